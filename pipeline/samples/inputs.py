@@ -52,6 +52,7 @@ class DrawnRelation:
         source, target: names of its types.
         fanouts: entries to draw from each row, for each hop.
         edge_bytes: bytes of an edge on disk, besides its column.
+        joint: the fan-outs are for the rows of all joint relations to the target type together.
     """
 
     source: str
@@ -59,6 +60,7 @@ class DrawnRelation:
     nnz: int
     fanouts: Sequence[int]
     edge_bytes: int = 0
+    joint: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, check_options, option, option_field
 from gnnloom.storage.sampling.layers.options import (
+    FANOUT_TOTAL,
     FANOUTS,
     NEIGHBOR_OPTIONS,
     RELATION_FANOUT,
@@ -20,7 +21,7 @@ from gnnloom.storage.sampling.layers.options import (
 #: Modes whose batches can be drawn ahead of training.
 MODES: Final = ("neighbor",)
 #: Options that only graphs with types have.
-OF_TYPES: Final = ("of_type", "relation_fanout", "reverse")
+OF_TYPES: Final = ("of_type", "relation_fanout", "fanout_total", "reverse")
 #: Options that the first samples did not have: they are parameters where they differ from their defaults only, so that
 #: keys of samples stay.
 _LATER: Final = ("draw_once", "neighbor_sampler", *OF_TYPES)
@@ -57,6 +58,7 @@ class SampleOptions:
         None, "In a graph with types, the type of the training vertices", kind=str, metavar="TYPE"
     )
     relation_fanout: tuple[str, ...] = _sampling(RELATION_FANOUT)
+    fanout_total: bool = _sampling(FANOUT_TOTAL)
     reverse: bool = _sampling(REVERSE)
     cache_memory: int = _neighbor_option(
         "cache_memory", help="Memory per training rank for features of frequent vertices, which are stored only once"

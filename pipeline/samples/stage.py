@@ -40,7 +40,8 @@ class SampleSizes:
         rows: vertices of each type in a batch, at most.
         row_bytes: bytes of the features of a vertex, of each type that has features.
         drawn_rows: rows of each relation, at most.
-        nonzeros: entries of each relation in the blocks of a batch, at most.
+        nonzeros: entries of each relation in the blocks of a batch, at most; of joint relations, the division of their
+            entries that takes the most bytes.
         edge_bytes: bytes of an edge of each relation on disk, besides its column.
         hot_bytes: bytes of the features of the frequent vertices of a group of ranks, at most.
     """
@@ -59,12 +60,20 @@ class SampleSizes:
         seeds = next(iter(types)) if options.of_type is None else options.of_type
         rows[seeds] = min(types[seeds], options.batch_size)
         for hop in range(max((len(each.fanouts) for each in relations.values()), default=0)):
-            more = dict.fromkeys(types, 0)
-            for name, each in relations.items():
-                drawn = each.nnz if each.fanouts[hop] < 0 else rows[each.target] * each.fanouts[hop]
+            more, left = dict.fromkeys(types, 0), dict[str, int]()
+            # Joint relations to one type share what its rows draw: at worst, all fall to those with the largest edges.
+            for name, each in sorted(relations.items(), key=lambda item: -item[1].edge_bytes):
+                whole = rows[each.target] * each.fanouts[hop]
+                if each.fanouts[hop] < 0:
+                    drawn = each.nnz
+                elif each.joint:
+                    drawn = min(left.get(each.target, whole), whole if options.replace else each.nnz)
+                    left[each.target] = left.get(each.target, whole) - drawn
+                else:
+                    drawn = whole
                 # Without replacement, no row gives more than it has.
                 nonzeros[name] += drawn if options.replace else min(drawn, each.nnz)
-                more[each.source] += drawn
+                more[each.source] += whole if each.joint and each.fanouts[hop] >= 0 else drawn
             rows = {name: min(count, rows[name] + more[name]) for name, count in types.items()}
         row_bytes = inputs.row_bytes
         return cls(

@@ -33,7 +33,7 @@ from gnnloom.storage.format.mapped_copy import ArrayContent
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.format.vertex_arrays import SPLIT, missing_for_training
 from gnnloom.storage.sampling.layered import hetero_batch
-from gnnloom.storage.sampling.layers.options import relation_fanouts
+from gnnloom.storage.sampling.layers.options import joint_relations, relation_fanouts
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import TypedNeighborSampler, relation_views
 from gnnloom.storage.sampling.layers.typed_size import SampledRelation, TypedSize
@@ -101,7 +101,9 @@ class TypedInputs(SampleInputs):
         options, found = self.options, list[Relation | ReverseRelation](self.graph.relations)
         if options.reverse:
             found += [self.graph.reverse(each.name) for each in self.graph.relations]
-        fanouts = relation_fanouts(options.relation_fanout, options.fanout, [each.name for each in found])
+        names = [each.name for each in found]
+        fanouts = relation_fanouts(options.relation_fanout, options.fanout, names)
+        joint = joint_relations(options.relation_fanout, names, total=options.fanout_total)
         return {
             each.name: DrawnRelation(
                 each.source.name,
@@ -109,6 +111,7 @@ class TypedInputs(SampleInputs):
                 each.nnz,
                 fanouts[each.name],
                 8 + sum(_column_bytes(each if isinstance(each, Relation) else each.relation).values()),
+                each.name in joint,
             )
             for each in found
         }
@@ -129,7 +132,9 @@ class TypedInputs(SampleInputs):
         """The expected size of a whole batch."""
         with_replacement = self.options.replace
         drawn = {
-            name: SampledRelation(each.source, each.target, each.nnz, each.fanouts, replace=with_replacement)
+            name: SampledRelation(
+                each.source, each.target, each.nnz, each.fanouts, replace=with_replacement, joint=each.joint
+            )
             for name, each in self.relations.items()
         }
         of_type = str(self.options.of_type)
@@ -152,7 +157,9 @@ class TypedInputs(SampleInputs):
             relations |= map_reverses(self.reverses, relations)
         fanouts = {name: each.fanouts for name, each in self.relations.items()}
         views = relation_views(relations, options.neighbor_sampler)
-        sampler = TypedNeighborSampler(list(self.types), views, options.seed, fanouts, replace=options.replace)
+        joint = {name for name, each in self.relations.items() if each.joint}
+        types = list(self.types)
+        sampler = TypedNeighborSampler(types, views, options.seed, fanouts, replace=options.replace, joint=joint)
         features = {name: map_vertices(each)["feature"] for name, each in self.stored.items()}
         return TypedSampling(str(options.of_type), relations, sampler, features)
 

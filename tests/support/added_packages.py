@@ -166,7 +166,7 @@ class LowestView(MatrixView):
     def rows(self, vertices, draw):
         whole = super().rows(vertices, replace(draw, fanout=ALL))
         first, length = whole.indptr[:-1], np.diff(whole.indptr)
-        kept = length if draw.fanout == ALL else np.minimum(length, draw.fanout)
+        kept = length if draw.takes_all else np.minimum(length, draw.fanout)
         chosen = np.arange(len(whole.entry)) - np.repeat(first, length) < np.repeat(kept, length)
         indptr = np.concatenate([[0], np.cumsum(kept)])
         return Rows(indptr, whole.column[chosen], whole.entry[chosen], whole.row_nnz)

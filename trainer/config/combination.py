@@ -26,7 +26,7 @@ from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.tasks.registry import TASKS
 
 #: Options that only graphs with types have.
-_OF_TYPES = ("of_type", "relation", "relation_fanout", "reverse", "vertex_data")
+_OF_TYPES = ("of_type", "relation", "relation_fanout", "fanout_total", "reverse", "vertex_data")
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
 _OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "cache_memory")
 

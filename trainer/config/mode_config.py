@@ -67,6 +67,7 @@ class ModeConfig(Config):
     of_type: str | None = _mode_option("of_type", free=True)
     relation: str | None = _mode_option("relation", free=True)
     relation_fanout: tuple[str, ...] = _mode_option("relation_fanout", free=True)
+    fanout_total: bool = _mode_option("fanout_total", free=True)
     reverse: bool = _mode_option("reverse", free=True)
     # Free: the data themselves are compared, by their keys.
     vertex_data: tuple[str, ...] = _mode_option("vertex_data", free=True)

@@ -85,7 +85,7 @@ MEMORY: Final = "memory"
 #: such fields.
 _IF_GIVEN = (
     "mode_options", "task_options", "embed", "draw_once", "neighbor_sampler", "propagated", "steps", "attention",
-    "of_type", "relation", "relation_fanout", "reverse",
+    "of_type", "relation", "relation_fanout", "fanout_total", "reverse",
 )  # fmt: skip
 
 

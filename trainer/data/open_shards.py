@@ -390,6 +390,7 @@ _DEFAULTS: Final[Mapping[str, object]] = MappingProxyType(
         "draw_once": False,
         "neighbor_sampler": "uniform",
         "relation_fanout": (),
+        "fanout_total": False,
     }
 )
 

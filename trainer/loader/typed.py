@@ -81,7 +81,7 @@ class TypedSource(SeededSource):
         vertices: the data to read of the vertices of each type that has some.
         features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
         reverses: key of the reverses of the relations, to gather along as well; None without.
-        fanouts: of each relation; see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
+        fanouts, joint: see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
         has_types: without, the only type and the only relation have their fields in one ``Data``.
         views: open what batches are made from.
     """
@@ -90,6 +90,7 @@ class TypedSource(SeededSource):
     features: str = "float32"
     reverses: str | None = None
     fanouts: Mapping[str, tuple[int, ...]]
+    joint: frozenset[str] = frozenset()
     views: TypedViews = field(default_factory=TypedViews)
 
     @property
@@ -109,7 +110,7 @@ class TypedSource(SeededSource):
             for name, each in relations.items()
         ]
         types = [each.name for each in graph.types]
-        return TypedNeighborSampler(types, views, self.seed, self.fanouts, replace=self.replace)
+        return TypedNeighborSampler(types, views, self.seed, self.fanouts, replace=self.replace, joint=self.joint)
 
     def size_of(self, seeds: Mapping[str, int]) -> BatchSize:
         """The expected size of a batch with some seeds of each type."""
@@ -121,7 +122,8 @@ class TypedSource(SeededSource):
                 reverse_name(name): (target, source, nnz) for name, (source, target, nnz) in relations.items()
             }
         drawn = {
-            name: SampledRelation(*each, self.fanouts[name], replace=self.replace) for name, each in relations.items()
+            name: SampledRelation(*each, self.fanouts[name], replace=self.replace, joint=name in self.joint)
+            for name, each in relations.items()
         }
         types = {each.name: each.count for each in graph.types}
         size = TypedSize.of(seeds, types, drawn)

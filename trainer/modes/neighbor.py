@@ -11,6 +11,7 @@ from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.option import Option
 from gnnloom.storage.sampling.layers.options import (
     FANOUT,
+    FANOUT_TOTAL,
     NEIGHBOR_OPTIONS,
     RELATION_FANOUT,
     REVERSE,
@@ -153,6 +154,7 @@ MODE = ModeKind(
             metavar="NAME",
         ),
         "relation_fanout": RELATION_FANOUT,
+        "fanout_total": FANOUT_TOTAL,
         "reverse": REVERSE,
         "vertex_data": Option(
             default=(),

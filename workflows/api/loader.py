@@ -16,7 +16,7 @@ from gnnloom.storage.artifacts.samples import StoredSamples
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import LABELS
 from gnnloom.storage.samplers.registry import SAMPLERS
-from gnnloom.storage.sampling.layers.options import check_neighbor_options
+from gnnloom.storage.sampling.layers.options import check_neighbor_options, joint_relations
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.loader.choices import ALL_VERTICES
 from gnnloom.trainer.loader.data import check_installed
@@ -249,6 +249,8 @@ class _Asked:
                 values["feature_norm"],
                 labels and (has_labels or name == needed),
             )
+        if values["fanout_total"] and isinstance(values["fanout"], Mapping):
+            raise InputError("fanout_total: fanout has a number for each relation; give one number per hop, as a total")
         drawn = _drawn(values | {"fanout": ()})
         relations, reverses = [each.edge_type for each in graph.relations], None
         if values["reverse"]:
@@ -263,6 +265,7 @@ class _Asked:
             "features": values["features"],
             "reverses": reverses,
             "fanouts": relation_fanouts(values["fanout"], relations),
+            "joint": joint_relations((), [name for _, name, _ in relations], total=values["fanout_total"]),
             "has_types": len(graph.types) > 1 or len(relations) > 1,
         }
 

@@ -49,8 +49,8 @@ def sample(
         vertex_data: in a graph with types, vertex data or their keys by type, to choose between several.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom sample --help``: ``fanout``, ``batch_size``, ``epochs``, ``ranks``, ``seed``,
-            ``replace``, ``cache_memory`` (bytes); in a graph with types ``of_type``, ``relation_fanout`` and
-            ``reverse``.
+            ``replace``, ``cache_memory`` (bytes); in a graph with types ``of_type``, ``relation_fanout``,
+            ``fanout_total`` and ``reverse``.
 
     Raises:
         InputError: an option is unknown, or the features, the labels or the split are missing.

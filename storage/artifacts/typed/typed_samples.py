@@ -154,6 +154,7 @@ class TypedSamples(StoredSamples[HeteroBatch]):
             "replace": self.replace,
             "neighbor_sampler": self.neighbor_sampler,
             "relation_fanout": tuple(self.artifact.parameters.get("relation_fanout", ())),
+            "fanout_total": bool(self.artifact.parameters.get("fanout_total", False)),
             "reverse": self.reverse,
         }
 

@@ -2,13 +2,13 @@
 
 Hamilton, Ying, Leskovec (GraphSAGE, NeurIPS 2017), appendix A, algorithm 2, with a fan-out for each relation as in
 Schlichtkrull et al. (R-GCN, ESWC 2018): each vertex of a layer draws from its row of every relation that leads to its
-type.
+type. Joint relations share one fan-out: a vertex draws from the union of its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.neighbor_samplers.registry import NEIGHBOR_SAMPLERS
-from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView, MatrixView, Rows
+from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView, MatrixView, Rows, divided
 from gnnloom.storage.sampling.layers.numbering import number_columns
 from gnnloom.storage.sampling.sampler import Block
 
@@ -88,19 +88,18 @@ def draw_layers(
     """
     vertices, sizes = list(seeds), [[len(each) for each in seeds]]
     blocks = list[tuple[Block, ...]]()
-    for hop in draws:
+    for of_relations in draws:
         last = sizes[-2] if draw_once and len(sizes) > 1 else [0] * len(seeds)
+        new = [each[start:] for each, start in zip(vertices, last, strict=True)]
+        hop = _divided(relations, of_relations, new)
         if most is not None:
             most -= sum(
-                _num_drawn(relation.view, vertices[relation.target][last[relation.target] :], draw)
+                _num_drawn(relation.view, new[relation.target], draw)
                 for relation, draw in zip(relations, hop, strict=True)
             )
             if most < 0:
                 raise OversizedBatchError
-        found = [
-            relation.view.rows(vertices[relation.target][last[relation.target] :], draw)
-            for relation, draw in zip(relations, hop, strict=True)
-        ]
+        found = [relation.view.rows(new[relation.target], draw) for relation, draw in zip(relations, hop, strict=True)]
         columns = [rows.column for rows in found]
         for number in range(len(seeds)):
             own = [at for at, relation in enumerate(relations) if relation.source == number]
@@ -119,9 +118,26 @@ def draw_layers(
     return Layers(vertices, tuple(reversed(blocks)), sizes)
 
 
+def _divided(
+    relations: Sequence[SampledRelation], hop: Sequence[Draw], vertices: Sequence[NDArray[np.int64]]
+) -> list[Draw]:
+    """The draws of a hop, in which joint relations have the number of entries that falls to them in each row."""
+    found, groups = list(hop), dict[tuple[int, np.uint64, int, bool], list[int]]()
+    for at, (relation, draw) in enumerate(zip(relations, hop, strict=True)):
+        if draw.joint is not None and isinstance(draw.fanout, int) and draw.fanout != ALL:
+            groups.setdefault((relation.target, draw.joint, draw.fanout, draw.replace), []).append(at)
+    for (target, stream, fanout, with_replacement), group in groups.items():
+        rows = vertices[target]
+        lengths = np.stack([relations[at].view.lengths(rows, hop[at].excluded) for at in group])
+        counts = divided(stream, rows, lengths, fanout, with_replacement)
+        for at, count in zip(group, counts, strict=True):
+            found[at] = replace(hop[at], fanout=count)
+    return found
+
+
 def _num_drawn(view: GraphView, vertices: NDArray[np.int64], draw: Draw) -> int:
     """Number of entries that some vertices draw, at most."""
-    return int(view.lengths(vertices).sum()) if draw.fanout == ALL else len(vertices) * draw.fanout
+    return int(view.lengths(vertices).sum() if draw.takes_all else draw.fanouts(len(vertices)).sum())
 
 
 def _block(relation: SampledRelation, rows: Rows, column: NDArray[np.int32], num_columns: int) -> Block:

@@ -29,15 +29,27 @@ class Draw:
 
     Attributes:
         stream: random stream of a layer of a batch.
-        fanout: entries to draw from each row: ``ALL``, or 0 or more.
+        fanout: entries to draw from each row: ``ALL``, or 0 or more; or (num_rows,) int64, a number for each row.
         replace: draw with replacement; a row then has ``fanout`` entries even if the vertex has fewer neighbors.
         excluded: (num_excluded,) int64 positions of entries that the graph is taken to lack, ascending.
+        joint: stream in which the joint relations to one type divide the fan-out of a vertex; None: the relation has
+            the fan-out for itself.
     """
 
     stream: np.uint64
-    fanout: int
+    fanout: int | NDArray[np.int64]
     replace: bool = False
     excluded: NDArray[np.int64] = field(default_factory=_no_entries)
+    joint: np.uint64 | None = None
+
+    @property
+    def takes_all(self) -> bool:
+        """Whole rows are drawn."""
+        return isinstance(self.fanout, int) and self.fanout == ALL
+
+    def fanouts(self, num_rows: int) -> NDArray[np.int64]:
+        """(num_rows,) int64 fan-out of each row."""
+        return np.full(num_rows, self.fanout, np.int64) if isinstance(self.fanout, int) else self.fanout
 
 
 @dataclass(frozen=True)
@@ -77,8 +89,12 @@ class GraphView(Protocol):
         """Draw the rows of some vertices, (num_rows,) int64."""
         ...
 
-    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(num_rows,) int64 entries of the whole rows of some vertices, (num_rows,) int64."""
+    def lengths(self, vertices: NDArray[np.int64], excluded: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """(num_rows,) int64 entries of the whole rows of some vertices, (num_rows,) int64.
+
+        Args:
+            excluded: see :attr:`Draw.excluded`.
+        """
         ...
 
     def weights(self, entry: NDArray[np.int64]) -> NDArray[Any] | None:
@@ -110,14 +126,16 @@ class MatrixView:
 
     def rows(self, vertices: NDArray[np.int64], draw: Draw) -> Rows:
         """See :meth:`GraphView.rows`."""
-        how = draw.fanout, draw.replace, draw.excluded
+        how = draw.fanouts(len(vertices)), draw.replace, draw.excluded
         indptr, row_nnz, entry = _draw_entries(draw.stream, self.matrix.indptr, vertices, *how)
         return Rows(indptr, columns_of(self.matrix.indices, entry), entry, row_nnz)
 
-    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def lengths(self, vertices: NDArray[np.int64], excluded: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """See :meth:`GraphView.lengths`."""
         indptr = self.matrix.indptr
-        return indptr[vertices + 1] - indptr[vertices]
+        if excluded is None or not len(excluded):
+            return indptr[vertices + 1] - indptr[vertices]
+        return drawn_lengths(indptr, vertices, np.full(len(vertices), ALL), False, excluded)[1]
 
     def weights(self, entry: NDArray[np.int64]) -> NDArray[Any] | None:
         """See :meth:`GraphView.weights`."""
@@ -139,7 +157,11 @@ def columns_of(indices: NDArray[Any], entry: NDArray[np.int64]) -> NDArray[Any]:
 
 @njit(cache=True, nogil=True)
 def drawn_lengths(
-    indptr: NDArray[np.int64], vertices: NDArray[np.int64], fanout: int, replace: bool, excluded: NDArray[np.int64]
+    indptr: NDArray[np.int64],
+    vertices: NDArray[np.int64],
+    fanout: NDArray[np.int64],
+    replace: bool,
+    excluded: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row pointers of the drawn rows, and the entries of each whole row, without what is excluded."""
     count = len(vertices)
@@ -149,8 +171,8 @@ def drawn_lengths(
         if len(excluded):
             size -= len(within(excluded, indptr[vertices[row]], indptr[vertices[row] + 1]))
         row_nnz[row] = size
-        takes_all = fanout == ALL or size == 0 or (size <= fanout and not replace)
-        out_indptr[row + 1] = out_indptr[row] + (size if takes_all else fanout)
+        takes_all = fanout[row] == ALL or size == 0 or (size <= fanout[row] and not replace)
+        out_indptr[row + 1] = out_indptr[row] + (size if takes_all else fanout[row])
     return out_indptr, row_nnz
 
 
@@ -159,7 +181,7 @@ def _draw_entries(
     key: np.uint64,
     indptr: NDArray[np.int64],
     vertices: NDArray[np.int64],
-    fanout: int,
+    fanout: NDArray[np.int64],
     replace: bool,
     excluded: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -171,7 +193,7 @@ def _draw_entries(
         drawn = entry[out_indptr[row] : out_indptr[row + 1]]
         # A stream of its own for every vertex: who draws for it, and for what others, does not matter.
         stream = mix(key + (np.uint64(vertices[row]) + np.uint64(1)) * GOLDEN)
-        if fanout == ALL or (size <= fanout and not replace):
+        if fanout[row] == ALL or (size <= fanout[row] and not replace):
             for k in range(size):
                 drawn[k] = start + k
         elif replace:
@@ -182,6 +204,45 @@ def _draw_entries(
         if len(excluded):
             skip(within(excluded, start, indptr[vertices[row] + 1]), drawn)
     return out_indptr, row_nnz, entry
+
+
+@njit(cache=True, nogil=True)
+def divided(
+    key: np.uint64, vertices: NDArray[np.int64], lengths: NDArray[np.int64], fanout: int, replace: bool
+) -> NDArray[np.int64]:
+    """Number of the entries of each row that fall to each relation if a vertex draws from the union of its rows.
+
+    Args:
+        lengths: (num_relations, num_rows) entries of the whole rows.
+        fanout: entries that a vertex draws, 0 or more.
+
+    Returns:
+        (num_relations, num_rows) int64.
+    """
+    found, total = np.zeros(lengths.shape, np.int64), np.zeros(len(vertices), np.int64)
+    longest = 0
+    for row in range(len(vertices)):
+        for relation in range(len(lengths)):
+            total[row] += lengths[relation, row]
+        longest = max(longest, total[row])
+    drawn = np.empty(fanout if replace else min(fanout, longest), np.int64)
+    for row in range(len(vertices)):
+        if total[row] == 0 or (total[row] <= fanout and not replace):
+            found[:, row] = lengths[:, row]
+            continue
+        stream = mix(key + (np.uint64(vertices[row]) + np.uint64(1)) * GOLDEN)
+        if replace:
+            for k in range(fanout):
+                drawn[k] = below(stream, k, total[row])
+        else:
+            _choose(stream, 0, total[row], drawn)
+        for k in range(fanout):
+            relation, place = 0, drawn[k]
+            while place >= lengths[relation, row]:
+                place -= lengths[relation, row]
+                relation += 1
+            found[relation, row] += 1
+    return found
 
 
 @njit(cache=True, nogil=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,7 +22,7 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "fanout": Option(
             default=(),
             help=f"Neighbors to draw per vertex, from the last layer to the first, such as 15,10,5; {ALL} for all;"
-            f" by default {FANOUT} in every layer",
+            f" by default {FANOUT} in every layer; in a graph with types, from each relation (but see --fanout-total)",
             least=1,
             also=(ALL,),
             example="15,10,5",
@@ -52,13 +52,19 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         ),
     }
 )
-#: Fan-outs of single relations, and the reverses of relations, in a graph with types.
+#: Fan-outs of single relations, fan-outs in total, and the reverses of relations, in a graph with types.
 RELATION_FANOUT: Final = Option(
     default=(),
     kind=tuple[str, ...],
     help="In a graph with types, fan-outs of some relations, such as NAME=10:5,...; other relations use --fanout; 0"
     " omits a relation",
     metavar="NAME=NUMBERS",
+)
+FANOUT_TOTAL: Final = Option(
+    default=False,
+    help="In a graph with types, draw --fanout neighbors of each vertex from all relations together, that is, from the"
+    " union of its edges, as DGL does in a graph made homogeneous; by default from each relation, as PyG's"
+    " NeighborLoader and DGL's NeighborSampler do. Relations in --relation-fanout are drawn by themselves",
 )
 REVERSE: Final = Option(
     default=False,
@@ -116,3 +122,13 @@ def relation_fanouts(
             )
         found[name] = own * len(hops) if len(own) == 1 else own
     return found
+
+
+def joint_relations(given: Sequence[str], relations: Iterable[str], *, total: bool) -> frozenset[str]:
+    """Names of the relations that draw their fan-out together: with ``total``, all without a fan-out of their own.
+
+    Args:
+        given: as for :func:`relation_fanouts`.
+    """
+    own = {item.partition("=")[0] for item in given}
+    return frozenset(name for name in relations if total and name not in own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +65,7 @@ class TypedNeighborSampler:
 
     A vertex draws from its row of every relation that leads to its type, when a batch first has it; all layers share
     what it drew, as in PyG. What a vertex draws from a relation depends on the batch, the hop, and the names of the
-    relation and the vertex only: other relations do not matter.
+    relation and the vertex only: other relations do not matter, unless relations are joint.
 
     Args:
         types: names of the types.
@@ -73,9 +73,12 @@ class TypedNeighborSampler:
         fanouts: entries to draw from each row of each relation, for each hop: ``ALL``, or 0 or more. All relations have
             one number of hops.
         replace: draw with replacement.
+        joint: relations that share their fan-out, which is the same for all: a vertex draws this number of entries from
+            the union of its rows of joint relations, each entry equally likely. Where one joint relation leads to a
+            type, it draws as without.
 
     Raises:
-        InputError: a fan-out is out of its range.
+        InputError: a fan-out is out of its range, or the fan-outs of joint relations differ.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class TypedNeighborSampler:
         fanouts: Mapping[str, Sequence[int]],
         *,
         replace: bool = False,
+        joint: Collection[str] = (),
     ) -> None:
         hops = {len(fanouts[each.name]) for each in relations}
         if len(hops) > 1 or 0 in hops:
@@ -94,8 +98,10 @@ class TypedNeighborSampler:
             if any(fanout != ALL and fanout < 0 for fanout in fanouts[each.name]):
                 found = list(fanouts[each.name])
                 raise InputError(f"fan-outs {found} of relation {each.name}: expected 0 or more, or {ALL} for all")
+        if len({tuple(fanouts[each.name]) for each in relations if each.name in joint}) > 1:
+            raise InputError(f"fan-outs {fanouts} of joint relations {sorted(joint)}: expected the same for all")
         self.types, self.relations, self.seed = tuple(types), tuple(relations), seed
-        self.fanouts, self.replace = fanouts, replace
+        self.fanouts, self.replace, self._joint = fanouts, replace, joint
         self._num_hops = next(iter(hops), 0)
         number = {name: at for at, name in enumerate(self.types)}
         self._sampled = [SampledRelation(each.view, number[each.source], number[each.target]) for each in relations]
@@ -130,12 +136,25 @@ class TypedNeighborSampler:
             OversizedBatchError: the batch would have more than ``most`` entries.
         """
         given = [seeds.get(name, np.empty(0, np.int64)) for name in self.types]
-        keys = [stream_key(self.seed, f"neighbor/{epoch}/{batch}/{each.name}") for each in self.relations]
-        lacks = [(excluded or {}).get(each.name, np.empty(0, np.int64)) for each in self.relations]
+        drawn = f"neighbor/{epoch}/{batch}"
+        keys = {each.name: stream_key(self.seed, f"{drawn}/{each.name}") for each in self.relations}
+        # Names have no slash, so no relation has the stream of a type.
+        shared = {
+            each.name: stream_key(self.seed, f"{drawn}/{each.target}/joint")
+            for each in self.relations
+            if each.name in self._joint
+        }
+        lacks = {each.name: (excluded or {}).get(each.name, np.empty(0, np.int64)) for each in self.relations}
         draws = [
             [
-                Draw(np.uint64(mix(key + np.uint64(hop + 1))), self.fanouts[each.name][hop], self.replace, left_out)
-                for each, key, left_out in zip(self.relations, keys, lacks, strict=True)
+                Draw(
+                    _stream(key, hop),
+                    self.fanouts[name][hop],
+                    self.replace,
+                    lacks[name],
+                    _stream(shared[name], hop) if name in shared else None,
+                )
+                for name, key in keys.items()
             ]
             for hop in range(self._num_hops)
         ]
@@ -156,3 +175,8 @@ class TypedNeighborSampler:
             {name: added[:, at].tolist() for at, name in enumerate(self.types)},
             entries,
         )
+
+
+def _stream(key: np.uint64, hop: int) -> np.uint64:
+    """The random stream of a hop."""
+    return np.uint64(mix(key + np.uint64(hop + 1)))

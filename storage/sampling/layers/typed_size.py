@@ -21,6 +21,7 @@ class SampledRelation:
         nnz: number of its edges.
         fanouts: entries to draw from each row, for each hop: ``ALL``, or 0 or more.
         replace: draw with replacement.
+        joint: the fan-outs are for the rows of all joint relations to the target type together.
     """
 
     source: str
@@ -28,10 +29,11 @@ class SampledRelation:
     nnz: int
     fanouts: Sequence[int]
     replace: bool = False
+    joint: bool = False
 
-    def drawn(self, hop: int, num_rows: int) -> float:
-        """Expected number of entries that are drawn from a row in a hop; the relation has ``num_rows`` rows."""
-        row, fanout = self.nnz / max(1, num_rows), self.fanouts[hop]
+    def drawn(self, hop: int, row: float) -> float:
+        """Expected number of entries that are drawn in a hop from a row with a mean length."""
+        fanout = self.fanouts[hop]
         if fanout == ALL or row > _MANY:
             return row if fanout == ALL else min(row, float(fanout))
         if self.replace:
@@ -75,11 +77,15 @@ class TypedSize:
             types: number of vertices by type.
         """
         found, new = dict.fromkeys(types, 0.0), {name: float(seeds.get(name, 0)) for name in types}
-        edges = dict.fromkeys(relations, 0.0)
+        edges, union = dict.fromkeys(relations, 0.0), dict.fromkeys(types, 0.0)
+        length = {name: each.nnz / max(1, types[each.target]) for name, each in relations.items()}
+        for name, each in relations.items():
+            union[each.target] += length[name] * each.joint
         for hop in range(max((len(each.fanouts) for each in relations.values()), default=0)):
             draws = dict.fromkeys(types, 0.0)
             for name, each in relations.items():
-                drawn = new[each.target] * each.drawn(hop, types[each.target])
+                whole = union[each.target] if each.joint else length[name]
+                drawn = new[each.target] * each.drawn(hop, whole) * (length[name] / whole if whole else 0)
                 edges[name] += drawn
                 draws[each.source] += drawn
             found = {name: found[name] + new[name] for name in types}

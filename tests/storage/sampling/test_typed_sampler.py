@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.graph_view import MatrixView
+from gnnloom.storage.sampling.layers.labor import LaborView
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
+from support.chi_squared import chance_of_counts
 from support.covering import examples
 from support.graphs import random_adjacency
 from support.samples import in_memory, seeded
@@ -38,9 +42,9 @@ def _relations(seed: int) -> dict[str, RelationView]:
 
 
 def _sampler(
-    relations: dict[str, RelationView], fanouts: Mapping[str, tuple[int, ...]], seed: int = 1
+    relations: dict[str, RelationView], fanouts: Mapping[str, tuple[int, ...]], seed: int = 1, **options: Any
 ) -> TypedNeighborSampler:
-    return TypedNeighborSampler(list(_COUNTS), list(relations.values()), seed, fanouts)
+    return TypedNeighborSampler(list(_COUNTS), list(relations.values()), seed, fanouts, **options)
 
 
 def _matrix(view: RelationView) -> CSR:
@@ -159,3 +163,86 @@ def test_excluded_edges_are_not_drawn_nor_are_edges_parallel_to_them() -> None:
 def test_fanouts_that_cannot_be_are_refused(wrong: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="fan-outs"):
         _sampler(_relations(0), {**dict.fromkeys(_ENDS, (2,)), "ab": wrong})
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_joint_relations_draw_their_fanout_in_total_and_others_by_themselves(replace: bool) -> None:
+    relations, seeds = _relations(3), {name: np.arange(_COUNTS[name]) for name in ("a", "b")}
+    fanouts = {**dict.fromkeys(_ENDS, (4, 2)), "cb": (1, 1)}
+    matrix = _matrix(relations["ab"])
+    row = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+    for joint in (set(_ENDS) - {"cb"}, {"ab", "ba"}):
+        sampler = _sampler(relations, fanouts, joint=joint, replace=replace)
+        excluded = sampler.excluded({"ab": (row[::3], matrix.indices[::3])})
+        sample = sampler.sample_of(seeds, 0, 0, excluded)
+        for target in ("a", "b"):
+            drawn, whole = np.zeros(_COUNTS[target], np.int64), np.zeros(_COUNTS[target], np.int64)
+            for name, view in relations.items():
+                if view.target != target:
+                    continue
+                block, rows = sample.blocks[name], len(seeds[target])
+                own = np.diff(block.matrix.indptr[: rows + 1])
+                if name in joint:
+                    drawn, whole = drawn + own, whole + block.row_nnz[:rows]
+                else:
+                    given = fanouts[name][0]
+                    assert (own == np.where(block.row_nnz[:rows] > 0, given, 0)).all() or not replace
+                    assert replace or (own == np.minimum(block.row_nnz[:rows], given)).all()
+                assert replace or len(set(block.entry.tolist())) == len(block.entry)
+                assert not set(block.entry.tolist()) & set(excluded.get(name, np.empty(0)).tolist())
+            assert (drawn == (np.where(whole > 0, 4, 0) if replace else np.minimum(whole, 4))).all()
+
+
+@pytest.mark.parametrize("view", [MatrixView, LaborView])
+@pytest.mark.parametrize("replace", [False, True])
+def test_every_edge_of_the_union_of_joint_relations_is_equally_likely(view: type[MatrixView], replace: bool) -> None:
+    if replace and view is LaborView:
+        pytest.skip("draws without replacement")
+    # Relations of very different lengths, one of them without edges.
+    lengths = {"few": 3, "many": 17, "none": 0}
+    relations = [
+        RelationView(
+            name, "s", "t", view(CSR(0, np.array([0, count, count]), np.arange(count, dtype=np.int32), None, 20))
+        )
+        for name, count in lengths.items()
+    ]
+    fanouts, found = dict.fromkeys(lengths, (5,)), {name: np.zeros(count) for name, count in lengths.items()}
+    sampler = TypedNeighborSampler(["s", "t"], relations, 7, fanouts, joint=set(lengths), replace=replace)
+    pairs = np.zeros(6)
+    for batch in range(4000):
+        sample = sampler.sample_of({"t": np.array([0])}, 0, batch)
+        for name, counts in found.items():
+            np.add.at(counts, sample.blocks[name].entry, 1)
+        pairs[sample.blocks["few"].matrix.nnz] += 1
+    assert chance_of_counts(np.concatenate([*found.values()])) > 1e-3
+    few = np.array([math.comb(3, k) * math.comb(17, 5 - k) for k in range(6)], float)
+    if replace:
+        few = np.array([math.comb(5, k) * 3.0**k * 17.0 ** (5 - k) for k in range(6)])
+    expected = few / few.sum() * pairs.sum()
+    kept = expected > 5
+    pooled = [np.append(each[kept], each[~kept].sum()) for each in (pairs, expected)]
+    assert chance_of_counts(*(each[pooled[1] > 0] for each in pooled)) > 1e-3
+
+
+def test_one_joint_relation_to_each_type_draws_as_without_a_total() -> None:
+    relations = {name: each for name, each in _relations(3).items() if name in {"ab", "ba"}}
+    fanouts, seeds = dict.fromkeys(relations, (3, 2)), {"b": np.arange(0, _COUNTS["b"], 2)}
+    for replace in (False, True):
+        samples = [
+            _sampler(relations, fanouts, joint=joint, replace=replace).sample_of(seeds, 1, 2)
+            for joint in (set(relations), ())
+        ]
+        for name in relations:
+            first, second = (sample.blocks[name].entry for sample in samples)
+            np.testing.assert_array_equal(first, second)
+
+
+def test_all_neighbors_in_total_are_all_neighbors_of_each_relation() -> None:
+    relations, fanouts = _relations(3), dict.fromkeys(_ENDS, (ALL, ALL))
+    sample = _sampler(relations, fanouts, joint=set(_ENDS)).sample_of({"b": np.arange(9)}, 0, 0)
+    _check(sample, relations, fanouts)
+
+
+def test_fanouts_of_joint_relations_that_differ_are_refused() -> None:
+    with pytest.raises(InputError, match="joint"):
+        _sampler(_relations(0), {**dict.fromkeys(_ENDS, (2,)), "ab": (3,)}, joint={"ab", "cb"})

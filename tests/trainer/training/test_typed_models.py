@@ -167,11 +167,13 @@ def test_hops_of_an_evaluation_are_what_the_module_reads(
 
 #: Batches that are drawn during training, and before.
 DRAWN: dict[str, Any] = {"fanout": (3, 2), "relation_fanout": ("rev_writes=1:4",), "batch_size": 5}
+#: Batches whose vertices draw from all relations but one together.
+TOTAL: dict[str, Any] = {**DRAWN, "fanout_total": True}
 
 
-def _packed(dataset: Dataset, ranks: int) -> str:
+def _packed(dataset: Dataset, ranks: int, drawn: dict[str, Any] = DRAWN) -> str:
     """The key of samples of papers."""
-    given: dict[str, Any] = {**DRAWN, "of_type": "paper", "seed": 3, "epochs": 2, "reverse": True, "cache_memory": 400}
+    given: dict[str, Any] = {**drawn, "of_type": "paper", "seed": 3, "epochs": 2, "reverse": True, "cache_memory": 400}
     return gnnloom.sample(dataset, ranks=ranks, workers=0, **given).artifact.key
 
 
@@ -189,7 +191,12 @@ class Results:
             *(
                 typed_config(dataset, f"{name}-{n}", "Attention", ranks=n, reverse=True, epochs=2, **options)
                 for n in RANKS
-                for name, options in (("drawn", DRAWN), ("packed", {"samples": _packed(dataset, n)}))
+                for name, options in (
+                    ("drawn", DRAWN),
+                    ("packed", {"samples": _packed(dataset, n)}),
+                    ("drawn-total", TOTAL),
+                    ("packed-total", {"samples": _packed(dataset, n, TOTAL)}),
+                )
             ),
             *(
                 typed_config(bare, f"{name}-learned", ranks=2, embed=4, reverse=True, epochs=2, **options)
@@ -240,9 +247,12 @@ def test_losses_and_scores_do_not_depend_on_the_number_of_ranks(dataset: Dataset
     assert_close(results.loss(f"few-{ranks}"), results.loss("few-1"), steps=20, bits=ADAM_BITS)
 
 
-@pytest.mark.parametrize("which", ["1", "2", "4", "learned"])
+@pytest.mark.parametrize("which", ["1", "2", "4", "total-1", "total-4", "learned"])
 def test_batches_that_were_packed_before_train_as_those_that_are_drawn_do(results: Results, which: str) -> None:
-    drawn, packed = (results.by_run[f"{name}-{which}"] for name in ("drawn", "packed"))
+    name, _, ranks = which.rpartition("-")
+    drawn, packed = results.by_run[f"drawn-{which}"], results.by_run[f"packed-{which}"]
+    if name == "total":
+        assert drawn["loss"] != results.by_run[f"drawn-{ranks}"]["loss"]
     assert packed["loss"] == drawn["loss"]
     assert packed["val_accuracy"] == drawn["val_accuracy"]
     # Everything that steps read was packed, and a rank counts what it reads of it.

@@ -134,6 +134,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "small": {"batch_size": 64, "fanout": (4, 4)},
     "middle": {"batch_size": 1024},
     "reverses": {"batch_size": 4096, "reverse": True, "hidden": (128,), "final_eval": False},
+    "total": {"batch_size": 4096, "fanout": (20, 10), "reverse": True, "fanout_total": True},
     "two": {"batch_size": 512, "reverse": True, "ranks": 2},
     "links": {"relation": "likes", "output_dim": 32, "link_batch": 2048},
     "negatives": {"relation": "likes", "output_dim": 32, "link_batch": 4096, "negatives": 3, "final_eval": False},

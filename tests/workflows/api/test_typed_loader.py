@@ -161,6 +161,21 @@ def test_batches_of_all_ranks_are_those_of_one(stored: Dataset, size: int) -> No
         assert [contents(batch) for batch in loader] == single[rank::size]
 
 
+def test_fan_outs_in_total_are_of_all_relations_together(stored: Dataset) -> None:
+    whole, options = whole_graph(stored), {**SAMPLED, "fanout": (3,), "fanout_total": True}
+    degree = torch.zeros(whole["paper"].num_nodes, dtype=torch.int64)
+    for edge_type in whole.edge_types:
+        if edge_type[2] == "paper":
+            degree += torch.bincount(whole[edge_type].edge_index[1], minlength=len(degree))
+    for batch in load(stored, **options):
+        seeds = batch["paper"].n_id[: batch["paper"].batch_size]
+        drawn = torch.zeros(len(seeds), dtype=torch.int64)
+        for edge_type in batch.edge_types:
+            if edge_type[2] == "paper":
+                drawn += torch.bincount(batch[edge_type].edge_index[1], minlength=len(drawn))
+        assert drawn.tolist() == degree[seeds].clamp(max=3).tolist()
+
+
 def test_batches_depend_on_arguments_alone(stored: Dataset) -> None:
     loader = load(stored, **SAMPLED, workers=2)
     first, second = [[contents(batch) for batch in loader] for _ in range(2)]
@@ -206,6 +221,7 @@ def test_what_does_not_go_together_is_refused(stored: Dataset) -> None:
         ({"fanout": {**dict.fromkeys(["writes", "cites", "about", "knows"], (2, 2)), "near": (2,)}}, "1 and 2 hops"),
         ({"fanout": dict.fromkeys(["writes", "cites", "about", "knows", "near"], -3)}, "fanout"),
         ({"fanout": (3, 0)}, "fanout"),
+        ({"fanout": {"writes": 2}, "fanout_total": True}, "fanout_total"),
         ({"of_type": "papers"}, "paper"),
         ({"normalization": "symmetric"}, "normalization"),
         ({"links": True}, "no links"),
@@ -241,15 +257,17 @@ def test_a_copy_of_the_relations_is_verified(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fanout", [(3, 2), (-1, -1), {"writes": (2, 4), "cites": 1, "about": 0, "knows": -1, "near": 2}]
 )
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("reverse", "total"), [(False, False), (True, False), (True, True)])
 def test_the_expected_size_of_a_batch_is_the_size_of_batches(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, fanout: Any, reverse: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fanout: Any, reverse: bool, total: bool
 ) -> None:
     """Of a graph whose ends are uniform, as the expectation has it."""
     dataset = store(tmp_path / "catalog", "papers", tables())
     if reverse and isinstance(fanout, dict):
         fanout = {**fanout, **{f"rev_{name}": 1 for name in fanout}}
     options = {**SAMPLED, "fanout": fanout, "batch_size": 10, "split": "all", "labels": False, "reverse": reverse}
+    if total and not isinstance(fanout, dict):
+        options["fanout_total"] = True
     loader = load(dataset, **options)
     with caplog.at_level("INFO", "gnnloom.loader"):
         batches = [batch for _ in range(4) for batch in loader]

@@ -15,6 +15,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.links import LinkedRelation
 from gnnloom.storage.artifacts.samples import StoredBatch
 from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
+from gnnloom.storage.sampling.layers.options import joint_relations
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.layers.typed import TypedSample
 from gnnloom.trainer.feed.batches import Batches, Drawn
@@ -144,8 +145,10 @@ class ExamplesOfRun(ABC):
         """Options of a source."""
         options = self._context.options
         # For the batch of the step, the one before it, and the batches that are ready.
-        kept = {"seed": self._context.seed, "kept": options["pool"] + 2}
-        return {name: options[name] for name in ("replace", "neighbor_sampler")} | kept
+        found = {"seed": self._context.seed, "kept": options["pool"] + 2}
+        found |= {name: options[name] for name in ("replace", "neighbor_sampler")}
+        names, total = self._data.relation_names, options["fanout_total"]
+        return found | {"joint": joint_relations(options["relation_fanout"], names, total=total)}
 
     def _seeds(self, examples: TypedExamples | None) -> NDArray[np.int64]:
         """(num_seeds,) int64 the seeds of a batch, as numbers of predicted vertices, ascending."""

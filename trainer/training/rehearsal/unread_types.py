@@ -27,7 +27,6 @@ from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span
-from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView, Rows
 from gnnloom.trainer.data.typed_vertices import TypedRows, TypedVertices
 from gnnloom.trainer.feed.batches import Batches
@@ -276,17 +275,17 @@ class _StatedRows:
         """The same rows for an evaluation, which reads all of their entries."""
         return _WholeStatedRows(self._matrix, self._opposite)
 
-    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def lengths(self, vertices: NDArray[np.int64], excluded: NDArray[np.int64] | None = None) -> NDArray[np.int64]:  # noqa: ARG002 - few
         """See :meth:`GraphView.lengths`."""
         lengths = self._lengths
         return lengths[vertices * len(lengths) // max(1, self.num_rows)]
 
     def rows(self, vertices: NDArray[np.int64], draw: Draw) -> Rows:
         row_nnz = self.lengths(vertices)
-        count = row_nnz if draw.fanout == ALL else np.minimum(row_nnz, draw.fanout)
-        if draw.replace and draw.fanout != ALL:
+        count = row_nnz if draw.takes_all else np.minimum(row_nnz, draw.fanout)
+        if draw.replace and not draw.takes_all:
             count = np.where(row_nnz > 0, draw.fanout, 0)
-        if len(count) and draw.fanout:
+        if len(count) and np.any(draw.fanout):
             # Some batches are larger than most.
             more = round(_DEVIATIONS * float(count.std()) * len(count) ** 0.5)
             count = count + more // len(count) + (np.arange(len(count)) < more % len(count))
@@ -323,13 +322,13 @@ class _WholeStatedRows(_StatedRows):
     def _longest(self) -> int:
         return longest_row(self._matrix)
 
-    def lengths(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
-        found = super().lengths(vertices)
+    def lengths(self, vertices: NDArray[np.int64], excluded: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        found = super().lengths(vertices, excluded)
         found[:1] = self._longest
         return found
 
     def rows(self, vertices: NDArray[np.int64], draw: Draw) -> Rows:
-        if draw.fanout != ALL:
+        if not draw.takes_all:
             return super().rows(vertices, draw)
         # An evaluation counts the entries of its batches beforehand.
         lengths = self.lengths(vertices)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.option import Option
-from gnnloom.storage.sampling.layers.options import FANOUTS, NEIGHBOR_OPTIONS, REVERSE
+from gnnloom.storage.sampling.layers.options import FANOUT_TOTAL, FANOUTS, NEIGHBOR_OPTIONS, REVERSE
 from gnnloom.storage.wording import did_you_mean
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.loader.choices import ALL_VERTICES, FEATURES, STORED
@@ -73,8 +73,7 @@ _NEIGHBORS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "fanout": replace(
             FANOUTS,
-            help=f"{FANOUTS.help}; in a graph with types, of each relation, or a mapping from relations to fan-outs,"
-            " where 0 leaves a relation out",
+            help=f"{FANOUTS.help}; or a mapping from relations to fan-outs, where 0 leaves a relation out",
             example="(15, 10, 5)",
         ),
         "batch_size": replace(BATCH_SIZE, help="Vertices, or pairs, of a batch"),
@@ -124,6 +123,7 @@ _PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
 )
 _RELATIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
+        "fanout_total": FANOUT_TOTAL,
         "reverse": REVERSE,
     }
 )

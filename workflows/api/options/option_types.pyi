@@ -93,6 +93,7 @@ class SampleKeywords(ClusterKeywords, total=False):
     draw_once: bool
     of_type: str | None
     relation_fanout: Sequence[str]
+    fanout_total: bool
     reverse: bool
     cache_memory: int
 
@@ -225,6 +226,7 @@ class LoaderKeywords(TypedDict, total=False):
     negative_sampler: str
     strict_negatives: bool
     exclude_targets: bool
+    fanout_total: bool
     reverse: bool
 
 class TrainKeywords(TypedDict, total=False):
@@ -265,6 +267,7 @@ class TrainKeywords(TypedDict, total=False):
     of_type: str | None
     relation: str | None
     relation_fanout: Sequence[str]
+    fanout_total: bool
     reverse: bool
     vertex_data: Sequence[ArtifactLike]
     sampler_threads: int
