@@ -251,7 +251,8 @@ class Dataset:
     def vertices(self, key: str | None = None, graph: str | None = None, of_type: str | None = None) -> Vertices:
         """Features, labels and split; ``key``, or the key of the graph they belong to, chooses between several.
 
-        A graph without held-out links has those of the graph that these were drawn from, unless it has some of its own.
+        A graph without held-out links shares the vertex data of the graph that the links were drawn from, unless it has
+        its own.
 
         Args:
             of_type: type of the vertices, in a graph with types; without it, only a key chooses vertex data of a type.
@@ -439,8 +440,9 @@ class Catalog:
     """A directory of datasets.
 
     Examples:
-        >>> catalog = Catalog("catalog")              # doctest: +SKIP
-        >>> catalog["cora"].graph().to_scipy()        # doctest: +SKIP
+        >>> catalog = Catalog("catalog")
+        >>> catalog["web"].graph().num_vertices
+        200
     """
 
     def __init__(self, root: Path | str) -> None:

@@ -15,7 +15,7 @@ _SHOWN_FILES = 3
 
 
 def differences(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """For each of several JSON objects, the entries whose values are not the same in all of them.
+    """For each of several JSON objects, the entries whose values differ between the objects.
 
     Entries of nested objects are named by their last key; several files are one entry, with their number and the first
     names. An entry that an object lacks is ``default``, because artifacts leave out parameters that were added later

@@ -6,7 +6,7 @@ action happens when the point is reached for the N-th time (by default the first
 if that is given. Without the variable a point costs a function call.
 
 The actions: ``raise`` an error that is a defect, ``memory`` (MemoryError), ``ENOSPC``, ``EIO``, ``EFBIG``, ``EROFS``
-(OSError), ``short`` (half of what was written stays, and the disk is full), ``slow`` (sleep for a second), ``SIGKILL``,
+(OSError), ``short`` (half of the bytes are written, and the disk is full), ``slow`` (sleep for a second), ``SIGKILL``,
 ``SIGSTOP``, ``SIGTERM``, and ``drop``, which makes a message that is never sent.
 """
 

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 
-#: Names numba's cache, in this process and in those that it starts.
+#: Environment variable with the folder of numba's cache, for this process and the processes that it starts.
 KERNEL_CACHE = "NUMBA_CACHE_DIR"
 
 #: Settings that numba would take from a file ``.numba_config.yaml`` of the current folder, which may be a stranger's:
@@ -68,7 +68,7 @@ def _packages(folder: str) -> Iterator[str]:
 def _is_writable(folder: str) -> bool:
     """Whether a folder can be written to, or could be made.
 
-    No relative one: it would be another folder in each current folder, and a stranger's in some of them.
+    Not a relative path: it would name another folder in each current folder, and some of these belong to strangers.
     """
     if not os.path.isabs(folder):  # noqa: PTH117 - likewise
         return False

@@ -9,5 +9,5 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_boot() -> dict[str, str]:
-    """This machine and its current boot: what was seen earlier in the same boot cannot have been lost by a crash."""
+    """This machine and its current boot: a crash cannot have lost data that was seen earlier in the same boot."""
     return {"host": platform.node(), "boot": _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""}

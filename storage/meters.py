@@ -60,7 +60,7 @@ def _system_lines(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Done:
-    """What a task returns: how many units it processed, and the peak memory of its process so far in bytes."""
+    """Result of a task: number of processed units, and the peak memory of its process so far in bytes."""
 
     count: int
     peak_memory: int = field(default_factory=peak_memory)

@@ -124,6 +124,11 @@ class Option:
         return self.flag_name or self.name
 
     @property
+    def sentence(self) -> str:
+        """The help text, with a period at its end unless it ends with a remark in brackets."""
+        return self.help if self.help.endswith((".", "]")) or not self.help else f"{self.help}."
+
+    @property
     def heading(self) -> str:
         """Heading of the option's group in help."""
         return MOST_USED if self.is_common else self.group

@@ -1,8 +1,8 @@
 """Files in shared memory that killed processes left: the memory of MPI ranks, and semaphores of Python's processes.
 
 MPICH keeps the memory that the ranks of a machine share under a name in ``/dev/shm``, which only an orderly end
-removes; so does Python with the semaphores of its worker processes. Whoever makes such a file has it mapped until it
-ends, so one that no process has mapped or open belongs to nobody.
+removes; so does Python with the semaphores of its worker processes. A process that makes such a file has it mapped
+until the process ends, so a file that no process has mapped or open belongs to nobody.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _PATH_ERRORS: Final = frozenset({
 OF_PERMISSION: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 #: One file cannot be read, while others can.
 OF_ONE_FILE: Final = OF_PERMISSION | {errno.EIO}
-#: The system finds something else at a path than what was stored there. All other numbers are about this process, the
+#: The path holds something other than the stored file. All other numbers are about this process, the
 #: machine, its disk or its network.
 _OF_CONTENT: Final = _PATH_ERRORS | {
     errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENODATA, errno.EBADMSG, errno.EOVERFLOW,

@@ -21,7 +21,7 @@ PLURALS: Final[Mapping[str, str]] = {
 _OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 #: Format characters that belong to words of Persian and of Indian languages, and to emoji.
 _JOINERS: Final = "\u200c\u200d"
-#: About the length of the remark about what was left out.
+#: Approximate length of the remark on omitted characters.
 _REMARK_LENGTH: Final = 40
 
 
@@ -108,10 +108,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The end of a message about an unknown name: the known one that is most similar, or else all of them.
+    """The end of a message about an unknown name: the most similar known name, or else all known names.
 
     Args:
-        otherwise: what comes before all of them; without it, they are left out.
+        otherwise: text before the list of all known names; empty for no list.
 
     Examples:
         >>> did_you_mean("hiden", ["hidden", "layers"]), did_you_mean("x", ["hidden", "layers"], "there are")

@@ -70,7 +70,7 @@ class DaskCluster:
             raise
 
     def _killed(self, last: WorkerState) -> LaunchError:
-        """The error if workers were killed, by their nannies or by others; ``last`` is the last of them."""
+        """The error if workers were killed, by their nannies or by others; ``last`` is the last killed worker."""
         from gnnloom.pipeline.cluster.processes import ended_workers  # noqa: PLC0415 - imports Dask
 
         held = 0
@@ -90,7 +90,7 @@ class DaskCluster:
         )
 
     def _stop(self, futures: Sequence[Future[Result]]) -> None:
-        """Cancel all tasks, and wait for those that are running: a thread in a worker cannot be stopped."""
+        """Cancel all tasks, and wait for running tasks: a thread in a worker cannot be stopped."""
         self._client.cancel(futures)
         deadline = time.monotonic() + _STOP_SECONDS
         # Workers that are gone, or whose scheduler is, run nothing.

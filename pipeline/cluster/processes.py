@@ -69,7 +69,7 @@ class Guard:
         return cls(2 * memory + BASE_MEMORY, share)
 
     def ends(self, held: int) -> bool:
-        """Whether to end a worker that holds so many bytes."""
+        """Whether to end a worker that holds ``held`` bytes."""
         reserved = max(_LEAST_RESERVED, int(_RESERVED_SHARE * MEMORY_LIMIT))
         return held > self.share or (held > self.most_memory and available_memory() < reserved)
 

@@ -59,8 +59,8 @@ def dask_silenced() -> Iterator[None]:
 def start_quiet_tracker() -> None:
     """Start the process in which Python keeps track of its workers' semaphores, if it does not run yet.
 
-    It removes those that a killed worker leaves behind, and would warn about each at the very end, after gnnloom's own
-    error.
+    It removes the semaphores that a killed worker leaves behind, and would warn about each at the end, after gnnloom's
+    own error.
     """
     before = os.environ.get("PYTHONWARNINGS")
     # Its environment is the only way to reach it: it is a new interpreter, which Python starts with the first worker.

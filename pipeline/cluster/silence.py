@@ -69,7 +69,7 @@ def silence_named(client: Client) -> Iterator[None]:
 def _watch(client: Client, ended: threading.Event) -> None:
     silence, looked = Silence(), time.monotonic()
     while not ended.wait(LOOK_SECONDS):
-        # A scheduler that is gone is reported by whoever waits for tasks.
+        # The code that waits for tasks reports a scheduler that is gone.
         with suppress(Exception):
             workers = client.run_on_scheduler(_heartbeats)
             now, looked = looked, time.monotonic()

@@ -341,7 +341,7 @@ class KeySorter:
         return self._joined(copies, keys, weights)
 
     def _read_by_capacity(self, whole: KeyRange) -> Iterator[tuple[Keys, Weights]]:
-        """Read the entries of a range in order, as many at a time as the buffer holds."""
+        """Read the entries of a range in order, one buffer at a time."""
         filled = 0
         for segment in whole.segments:
             start = segment.start
@@ -464,7 +464,7 @@ def _merge_all(
     counts: NDArray[np.int64],
     mode: int,
 ) -> None:
-    """Merge the weights of each of a few keys from ``first_key`` on, in order, into those that earlier calls found."""
+    """Merge the weights of each key from ``first_key`` on, in order, into the results of earlier calls."""
     for k in range(keys.size):
         number = np.intp(keys[k] - np.uint64(first_key))
         if weights.size:

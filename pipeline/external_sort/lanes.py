@@ -39,8 +39,8 @@ from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import CorruptError, DamagedWorkError, IncompleteError
 from gnnloom.storage.system_errors import naming
 
-#: Bytes that have one checksum. Of a lane of 64 MiB, a reader of 64 KiB then reads 16 KiB of checksums, and about as
-#: many bytes around those that it wants; with blocks of half or twice the size, both together are more.
+#: Bytes per checksum. A reader of 64 KiB of a lane of 64 MiB then reads 16 KiB of checksums, and about 16 KiB of data
+# around the data that it wants; with blocks of half or twice the size, the sum is larger.
 BLOCK_BYTES: Final = 16 << 10
 #: Bytes of the seal, which the data follow.
 SEAL_BYTES: Final = 16
@@ -63,7 +63,7 @@ class Lane:
     page_bytes: int = BESIDE.page_bytes
 
     def pieces(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
-        """The bytes ``offset`` to ``offset + size`` of the lane, of which the seal is the first: pieces of the file.
+        """Pieces of the file that hold the bytes ``offset`` to ``offset + size`` of the lane; the seal comes first.
 
         Yields:
             Where each piece begins, and its bytes.
@@ -199,7 +199,7 @@ class LaneWriter:
         return stop
 
     def _extend(self, offset: int, data: NDArray[np.uint8]) -> None:
-        """Extend the checksum of a block of which some bytes were written."""
+        """Extend the checksum of a partly written block."""
         if not len(data):
             return
         block = offset // BLOCK_BYTES
@@ -227,7 +227,7 @@ class LaneWriter:
         return min((block + 1) * BLOCK_BYTES, self._size)
 
     def _stored(self, descriptor: int, block: int) -> NDArray[np.uint8]:
-        """The bytes of a block; those that nobody wrote are zero, also beyond the end of the file."""
+        """The bytes of a block; unwritten bytes are zero, also beyond the end of the file."""
         begin = block * BLOCK_BYTES
         data = np.zeros(self._end_of(block) - begin, np.uint8)
         rest = data.data
@@ -288,7 +288,7 @@ class OpenLane:
         """Fill a contiguous array of any shape and dtype from a byte offset, and compare the blocks that it is in.
 
         Raises:
-            DamagedWorkError: the bytes are not those that the writer sealed, or fewer.
+            DamagedWorkError: the bytes differ from the bytes that the writer sealed, or are fewer.
         """
         wanted = out.reshape(-1).view(np.uint8)
         if not len(wanted):

@@ -2,7 +2,7 @@
 
 A source is a spill file, usually a lane of a file that many tasks write (:mod:`gnnloom.pipeline.external_sort.lanes`).
 A task that reads one range of positions should not read a few bytes here and there. If there are too many sources,
-levels of merges come first: a task merges several of them for one *span* of positions, so that the next level has fewer
+levels of merges come first: a task merges several sources for one *span* of positions, so that the next level has fewer
 sources for each span and more spans. Every level reads and writes everything once, and their number is the logarithm of
 the number of sources.
 """
@@ -43,10 +43,10 @@ def merge_levels(num_files: int, fan_in: int) -> tuple[Level, ...]:
 def most_sources(num_bytes: int, num_positions: int, scratch: Scratch = BESIDE) -> int:
     """Most sources that a task reads for each position, if the sources have ``num_bytes`` bytes together.
 
-    The rule is 16 sources, or as many as a task reads 64 KiB or more from each. It limits short reads: sources that are
-    lanes of few files take few opens, however many they are. A level of merges copies all bytes once more, which costs
-    more than reads of 64 KiB (tests/benchmarks/RESULTS.md, "Files that a task opens"), so there is none unless a task
-    would otherwise read less than that from each.
+    The rule is 16 sources, or more if a task reads at least 64 KiB from each. The rule limits short reads, not opens:
+    lanes share few files, so many lanes need few opens. A level of merges copies all bytes once more, which costs more
+    than reads of 64 KiB (tests/benchmarks/RESULTS.md, "Files that a task opens"), so there is none unless a task would
+    otherwise read less than that from each.
     """
     return max(scratch.sources, num_bytes // num_positions // scratch.source_bytes)
 

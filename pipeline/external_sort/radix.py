@@ -20,7 +20,7 @@ from gnnloom.storage.kernels import copy_elements
 Keys = NDArray[np.uint64]
 Weights = NDArray[np.floating[Any]]
 
-#: Bits of a digit. 2048 counters and as many write positions (8 bytes each) fit the first-level cache.
+#: Bits of a digit. 2048 counters and 2048 write positions (8 bytes each) fit the first-level cache.
 DIGIT_BITS: Final = 11
 
 #: log2 of the keys in a bucket after the first split. 2^16 keys and their copy (1 MiB) fit the second-level cache.
@@ -29,7 +29,7 @@ CACHED_BITS: Final = 16
 #: Fewer keys than this are sorted by insertion: clearing 2048 counters would cost more than the sort.
 _FEW_KEYS: Final = 32
 
-#: Up to as many keys are sorted by NumPy, in some milliseconds: the kernels would take two seconds to compile.
+#: Number of keys up to which NumPy sorts, in some milliseconds: the kernels would take two seconds to compile.
 NUMPY_KEYS: Final = 1 << 16
 
 #: How the weights of equal keys are merged into one.
@@ -174,7 +174,7 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
         spare_weights: scratch memory of the type and length of ``weights``.
         bits: 0 to 64.
     """
-    # As many top bits as it takes to get buckets of about 2^CACHED_BITS keys; none for fewer keys than that.
+    # Enough top bits for buckets of about 2^CACHED_BITS keys; zero bits for fewer keys.
     top_bits = min(bits, DIGIT_BITS, bit_length(np.uint64(keys.size >> CACHED_BITS)))
     shift = bits - top_bits
     # All keys agree in the bits above ``bits``, which the mask drops.
@@ -192,7 +192,7 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
         position = np.empty(1 << top_bits, np.int64)
         _starts(counts, position)
         _scatter(keys, weights, spare_keys, spare_weights, shift, mask, position)
-    # Allocated once for all buckets, of which there may be 2^DIGIT_BITS.
+    # Allocated once for all buckets; there may be 2^DIGIT_BITS buckets.
     digits = np.empty(((shift + DIGIT_BITS - 1) // DIGIT_BITS, 1 << DIGIT_BITS), np.int64)
     # The buckets are in the spare arrays now; each is sorted back and forth within the cache and ends in ``keys``.
     start = 0

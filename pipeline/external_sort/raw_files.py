@@ -38,7 +38,7 @@ def read_bytes(path: Path, offset: int, out: NDArray[Any]) -> None:
 def read_into(
     descriptor: int, path: Path, offset: int, buffers: Sequence[memoryview], num_bytes: int
 ) -> list[memoryview]:
-    """Read ``num_bytes`` bytes of a file into the first bytes of some buffers; returns what of these is left to fill.
+    """Read ``num_bytes`` bytes of a file into the first bytes of some buffers; returns the part that is not filled yet.
 
     Raises:
         CorruptError: the file is too short.

@@ -99,7 +99,7 @@ def calibrate(source: EdgeSource, undirected: bool, ids: str, codec: str, folder
     ends = [*(chunk.source for chunk in chunks), *(chunk.target for chunk in chunks)]
     num_ends = sum(map(len, ends))
     estimate = _estimated_edges(source, ranges, reading)
-    # At least those that were sampled.
+    # At least the sampled edges.
     edges = max(round(estimate.likely), num_ends // 2)
     highest = max([reading.max_id, *map(_max_id, ends)])
     if ids == "keep":
@@ -305,7 +305,7 @@ def _read_first(read: Read, ranges: Sequence[SourceRange]) -> _Reading:
 
 
 def _estimated_edges(source: EdgeSource, ranges: Sequence[SourceRange], reading: _Reading) -> Estimate:
-    """Edges of the source: as the source states them, as it estimates them, or from the density of what was read."""
+    """Edges of the source: as the source states or estimates them, or from the density of the sampled ranges."""
     stated = getattr(source, "num_edges", None)
     if isinstance(stated, int):
         return Estimate(stated, stated, stated)

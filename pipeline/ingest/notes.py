@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 
 
 def log_notes(notes: Iterable[str]) -> None:
-    """Log notes about what was stored."""
+    """Log notes about the stored artifacts."""
     for note in notes:
         LOGGER.warning("%s", note)
 

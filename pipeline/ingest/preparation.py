@@ -55,7 +55,7 @@ def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster, fo
 
 
 def preparation_phases(source: object) -> list[Phase]:
-    """All phases of :func:`prepared_source`, to be counted; surveys with as many rounds as any format has."""
+    """All phases of :func:`prepared_source`, to be counted; surveys with the largest number of rounds of any format."""
     return [*_archive_phases(source), _survey_phase(source)]
 
 
@@ -104,7 +104,7 @@ class _Checksums(WorkFiles):
         """Compare the checksums of all members.
 
         Raises:
-            InputError: one of them differs.
+            InputError: a file differs.
         """
         found = [0] * len(self.members)
         for task, record in zip(self.tasks, records, strict=True):
@@ -118,7 +118,7 @@ class _Checksums(WorkFiles):
 
 
 def _archive_phases(source: object, writer: ArtifactWriter = _NOWHERE, folder: str = "") -> list[Phase]:
-    """The phases that check the members of large archives that are mapped, and unpack those that are compressed."""
+    """The phases that check mapped members of large archives, and unpack compressed ones."""
     members = [(array, array.stored) for array in _members(source) if array.stored is not None]
     checks = [
         CheckTask(

@@ -171,7 +171,7 @@ def ingest_phases(
     name_bytes: float = 0.0,
     scratch: Scratch = BESIDE,
 ) -> list[Phase]:
-    """The phases of an ingest; if ids are renumbered, with as many collected keys as there can be.
+    """The phases of an ingest; if ids are renumbered, with the largest possible number of collected keys.
 
     Args:
         sizes: the edges.

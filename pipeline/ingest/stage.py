@@ -63,8 +63,8 @@ class IngestOptions:
     )
     ids: str = option(
         "keep",
-        "keep: use ids as vertex numbers; compact: renumber the ids that occur as 0, 1, ... in ascending order, and"
-        " detect whether they are numbers or names; names: the same, but treat all ids as names.",
+        "How to number the vertices: keep: by their ids; compact: 0, 1, ... in ascending order of the ids that occur,"
+        " which may be numbers or names; names: the same, but treat all ids as names.",
         group=Group.GRAPH,
         is_common=True,
         choices=CHOICES["ids"],
@@ -238,7 +238,7 @@ def discarding(writer: ArtifactWriter) -> Iterator[None]:
     try:
         yield
     except UnreachableError:
-        # The server may answer later, and what was read is kept.
+        # The server may answer later, and finished reads are kept.
         raise
     except InputError:
         # These files with these options never make the artifact.

@@ -71,7 +71,7 @@ _ENDINGS: Final = ("_class", "_label")
 _OTHER: Final = "other"
 #: Members of an ``.npz`` that only a matrix of SciPy has, or a benchmark whose vertex data `ingest` stores.
 _STORED_ALONG: Final = frozenset({"format", "indices", "edges", "adj_indptr", "adj_data"})
-#: Members that have features, even if there are as many vertices as edges.
+#: Members that hold features, even if the graph has the same number of vertices and edges.
 _FEATURES: Final = frozenset({"x", "feat", "feats", "feature", "features", "node_feat", "node_features"})
 
 
@@ -97,8 +97,8 @@ class VertexReading:
         why: what the first rows show, for people; empty if nothing but names of columns decides.
         has_edges: the file has edges as well.
         ends: options of ``gnnloom ingest`` that read each row as an edge; none if it cannot be one.
-        before: a command that joins the parts of a table, of which ``gnnloom features`` reads the result; empty if
-            the table is one file.
+        before: a command that joins the parts of a table into a file for ``gnnloom features``; empty if the table is
+            one file.
         has_header: the first line of a text names its columns.
         ids: the column with the ids of the vertices, as the user of a command writes it; empty if there is none.
         named: names of the columns of each option; none if the columns have numbers only.
@@ -250,7 +250,7 @@ def read_as_vertices(location: str, header: bool | None = None, decimal: str | N
     if not is_file(name):
         return None
     error: InputError | None = None
-    # Cells may be decimals with commas or lists of two: whoever looks sees which.
+    # A cell may be a decimal with a comma or a list of two numbers; ``gnnloom look`` shows which reading was chosen.
     for mark in dict.fromkeys((decimal, decimal or ",")):
         rows = Rows.EDGE
         try:
@@ -433,7 +433,7 @@ def _arrays_reading(location: str) -> VertexReading | None:
     if pairs is not None and pairs.dtype.kind in "iu" and len(pairs.shape) == 2 and 2 in pairs.shape:
         return None
     ends = [arrays[member] for member in ("edge_index", "row") if member in arrays]
-    # Arrays of edges have as many rows as there are edges.
+    # Arrays of edges have a row for each edge.
     num_edges = max(ends[0].shape, default=0) if ends else -1
     files, said = dict[str, str](), list[str]()
     masks = {member: split_part(member) for member in arrays if member and split_part(member)}

@@ -27,7 +27,7 @@ RECIPROCAL_TOGETHER, RECIPROCAL_APART = "together", "apart"
 _reciprocal = partial(
     option,
     None,
-    "How to hold out an edge whose reverse is also an edge: together with it, or independently.",
+    "How to hold out an edge whose reverse is also an edge: together with the reverse, or independently.",
     group=Group.SAMPLING,
     choices=(RECIPROCAL_TOGETHER, RECIPROCAL_APART),
     default_text="together if every edge has its reverse, otherwise apart",
@@ -74,8 +74,8 @@ class DrawOptions:
     )
     values: str | None = _option(
         None,
-        "In a graph with types: give each pair its edge's label as a class, or its weight as a number. Such pairs need"
-        " no negatives, and get none.",
+        "In a graph with types: give each pair its edge's label as a class, or its weight as a number. Pairs with"
+        " values get no negatives.",
         choices=VALUES,
     )
 
@@ -247,7 +247,7 @@ class HardOptions:
         500, "Negatives of each pair; half of them replace its target, half its source.", is_common=True, least=2
     )
     features: bool = _option(
-        True, "Also rank vertices by their features, if they have any.", is_common=True, deniable=True
+        True, "Also rank vertices by their features, if they have features.", is_common=True, deniable=True
     )
     seed: int = _option(0, "Seed for choosing among vertices of equal rank.", is_common=True, least=0)
     relation: str | None = _option(

@@ -74,8 +74,8 @@ class PartitionSettings:
     model: str = ""
     time_limit: float | None = _option(
         None,
-        "Time limit for a native partitioner; with model stochastic, also for the steps before and after it, which then"
-        " return their best result so far.",
+        "Time limit for a native partitioner; with model stochastic, also for the steps before and after it, which"
+        " stop at the limit and return their best result so far.",
         group=Group.EXECUTION,
         kind=float,
         above=0,
@@ -121,7 +121,7 @@ class PartitionSettings:
     )
     cover_passes: int = _option(
         0,
-        "Passes over the vertices that then lower the rows and partial sums of --exchange cover.",
+        "With --exchange cover, passes over the vertices that reduce the rows and partial sums to send.",
         needs={"exchange": (EXCHANGES[1],)},
         least=0,
     )
@@ -133,8 +133,8 @@ class PartitionSettings:
     )
     reverse: bool = _option(
         False,
-        "Graphs with types: also count rows that are needed along the reverse of each relation; the reverses are stored"
-        " in the dataset.",
+        "Graphs with types: also count rows that the reverse of each relation needs; the reverses are stored in the"
+        " dataset.",
     )
     replicate: tuple[str, ...] = _option(
         (),

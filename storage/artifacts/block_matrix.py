@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class BlockMatrix:
-    """A matrix of an artifact, of which one block of rows is read at a time.
+    """A matrix of an artifact, read one block of rows at a time.
 
     Attributes:
         artifact: the artifact.
@@ -204,8 +204,8 @@ class BlockWriter:
             root: folder of the artifact.
             number: number of the block.
             num_columns: columns of the matrix.
-            data_dtype: of the values; None for a pattern.
-            num_rows: rows of the whole matrix; by default as many as columns.
+            data_dtype: dtype of the values; None for a pattern.
+            num_rows: rows of the whole matrix; by default ``num_columns``.
             prefix: what the paths of the matrix's arrays begin with; see :class:`BlockMatrix`.
             values: name of the array of values; by default ``time`` or ``data``.
             positions: name of an array of positions of the nonzeros; empty for none.

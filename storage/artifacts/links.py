@@ -70,8 +70,8 @@ class Links:
     Attributes:
         num_pairs: pairs of each split.
         graph: key of the graph that the pairs were drawn from.
-        message_graph: key of the graph without the held-out edges, which models read; that of ``graph`` if none of its
-            edges is held out.
+        message_graph: key of the graph without the held-out edges, which models read; the key of ``graph`` if no edge
+            is held out.
         symmetric: every pair stands for both directions.
         together: a held-out pair of a directed graph holds its reverse out, too.
         weighted: the pairs for training have the message graph's weights.

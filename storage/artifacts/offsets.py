@@ -30,7 +30,7 @@ def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
         total: the expected last offset.
 
     Raises:
-        CorruptError: the offsets break one of these rules.
+        CorruptError: the offsets break a rule.
     """
     check = ValueCheck(where, Ascending(total))
     check.add(offsets)
@@ -38,10 +38,10 @@ def check_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
 
 
 def check_some_offsets(where: str, offsets: NDArray[np.int64], total: int) -> None:
-    """Check that consecutive offsets out of an array of them never decrease, and lie in 0..``total``.
+    """Check that consecutive offsets, a part of an array of offsets, never decrease and lie in 0..``total``.
 
     Raises:
-        CorruptError: the offsets break one of these rules.
+        CorruptError: the offsets break a rule.
     """
     fall = first_fall(offsets)
     if fall is not None:

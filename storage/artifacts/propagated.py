@@ -57,8 +57,8 @@ class Propagated:
         of: the matrix that was propagated: ``feature``, or ``label`` for the classes of the training vertices.
         normalization: of the adjacency: ``symmetric``, ``mean`` or ``none``.
         ppr: teleport probability of personalized PageRank; None for powers of the adjacency.
-        num_steps: products that were computed.
-        steps: those that are stored, ascending: all, or for personalized PageRank the last one.
+        num_steps: number of computed products.
+        steps: stored steps, ascending: all steps, or for personalized PageRank the last one.
         num_features: columns of the matrix and of each step.
         graph: key of the graph.
     """

@@ -1,8 +1,8 @@
 """Samples on disk: the batches of some epochs, with the features packed in the order in which training reads them.
 
-Batches are stored in *segments*, each of some consecutive batches of one rank and epoch; whoever trains reads segment
-after segment. Features of frequent vertices are *hot*: stored once for a rank, and held in memory. Those of all other
-vertices are stored with every batch that has them.
+Batches are stored in *segments*, each of some consecutive batches of one rank and epoch; training reads segment after
+segment. Features of frequent vertices are *hot*: stored once for a rank, and held in memory. Features of all other
+vertices are stored with every batch that contains them.
 
 Liu et al., "DiskGNN: Bridging I/O Efficiency and Model Accuracy for Out-of-Core GNN Training" (SIGMOD 2025), section 4.
 """
@@ -326,7 +326,7 @@ class Cursor:
         Raises:
             CorruptError: the arrays have less, or a column is out of range.
         """
-        # Taken first: only as many rows as there are get memory.
+        # Taken first, so that no more memory is allocated than the stored rows need.
         drawn = self.take("drawn", num_rows)
         indptr = np.zeros(num_rows + 1, np.int64)
         np.cumsum(drawn, out=indptr[1:])

@@ -30,7 +30,7 @@ class StoredBlock:
 
     Attributes:
         rows: the rows; ``row_offset`` is the first of them.
-        num_bytes, num_files: stored bytes and files that were read for them.
+        num_bytes, num_files: stored bytes and files read for these rows.
     """
 
     rows: CSR
@@ -44,7 +44,7 @@ class StoredBlock:
 
 
 class StoredCSR:
-    """The rows of a matrix, of which memory holds the row pointers only."""
+    """The rows of a matrix on disk; memory holds only the row pointers."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class StoredCSR:
             indices: (nnz,) int32 or int64 column ids, ascending within a row.
             data: (nnz,) weights, or None for a pattern.
             num_columns: width of the matrix.
-            counter: for who takes blocks, to count what was read for them; reading itself counts nothing, as it may run
-                in a thread.
+            counter: counts the bytes read for blocks, in the thread that takes the blocks: reading itself may run in
+                another thread.
             block_entries: most entries of a block, unless a single row has more.
         """
         self.indptr, self.num_columns = indptr, num_columns
@@ -95,7 +95,7 @@ class StoredCSR:
         return np.array(bounds, np.int64)
 
     def sweep(self, num_buffers: int = 1) -> Sweep:
-        """A reader of the blocks, with buffers of its own for as many of them as are given."""
+        """A reader of the blocks with ``num_buffers`` buffers of its own."""
         return Sweep(self, num_buffers)
 
     def blocks(self) -> Iterator[StoredBlock]:
@@ -107,7 +107,7 @@ class StoredCSR:
             yield block
 
     def count(self, num_bytes: int, num_files: int) -> None:
-        """Count what was read for a block, in the thread that counts everything else."""
+        """Count the bytes and files read for a block, in the thread that counts everything else."""
         self.counter.bytes += num_bytes
         self.counter.files += num_files
 
@@ -178,7 +178,7 @@ class _EntryStream:
         length = most + 2 * reader.chunk_rows if len(reader) else 0
         self._buffers = [np.empty(length, reader.dtype) for _ in range(num_buffers)]
         self._files = FileBuffer()
-        #: Entries that were decoded beyond the last range, and the position of the first of them.
+        #: Decoded entries after the last range, and the position of the first such entry.
         self._left, self._position = np.empty(0, reader.dtype), 0
 
     def take(self, start: int, stop: int, number: int) -> tuple[NDArray[Any], int, int]:

@@ -35,7 +35,7 @@ _MASK = (1 << 64) - 1
 
 
 def check_links(dataset: Dataset, artifact: Artifact) -> None:
-    """Check all arrays; if the graphs exist, also that what was held out is all that the message graph lacks.
+    """Check all arrays and, if the graphs exist, that the message graph lacks exactly the held-out edges.
 
     Raises:
         CorruptError: an invariant is broken.
@@ -120,7 +120,7 @@ def _check_given(links: Links, split: str) -> None:
 
 
 def _check_baselines(links: Links, split: str) -> None:
-    """Check that scores are as many as what they are of, and no negative or infinite numbers."""
+    """Check that each pair and negative has a score, and that scores are finite and not negative."""
     for kind in ("pair", "pool", *OWN_NEGATIVES):
         scored, path = f"{split}/{kind}", baseline_path(f"{split}/{kind}")
         if path not in links.artifact:
@@ -139,7 +139,7 @@ def _check_baselines(links: Links, split: str) -> None:
 def _check_held_out(dataset: Dataset, links: Links) -> None:
     """Compare fingerprints: the graph has the entries of the message graph and of the held-out pairs.
 
-    Only if all held-out pairs are edges of the graph, as those that were drawn from it are, and hold out nothing else.
+    Only if all held-out pairs are edges of the graph, like pairs drawn from it, and hold out nothing else.
     """
     entries = 2 if links.symmetric else 1
     held_out = [split for split in LINK_SPLITS if split != "train" or links.artifact.facts["train_held_out"]]
@@ -220,7 +220,7 @@ def _ends(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _steps(count: int, width: int = 1) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with so many numbers each that fit in memory."""
+    """Ranges of rows of ``width`` numbers each that fit in memory."""
     step = max(1, _STEP // max(1, width))
     for start in range(0, count, step):
         yield start, min(start + step, count)

@@ -1,8 +1,8 @@
 """Finds files that gnnloom did not write, such as modules that a stranger hopes to have imported.
 
 Complete artifacts have a stricter check (:func:`gnnloom.storage.checks.tree_invariants.check_tree`): their manifests
-list every file. The names of everything else follow from what writers write. Names that begin with a dot are those of
-locks, temporary files and scratch folders, which archives do not have and Python does not import.
+list every file. The names of everything else follow from what writers write. Names that begin with a dot belong to
+locks, temporary files and scratch folders, which archives do not contain and Python does not import.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ CHECKSUMS: Final = "checksums.json"
 #: Bytes of a block: large enough to read a disk at full speed. And the most that a copy may have, all in memory.
 _BLOCK_BYTES: Final = 4 << 20
 _MOST_BLOCK_BYTES: Final = 64 << 20
-#: Blocks are multiples of the largest number, so that no number lies in two of them.
+#: Block sizes are multiples of the largest item size, so that no number lies in two blocks.
 _LARGEST_ITEM: Final = 8
 #: Hexadecimal digits of the checksum of one block.
 _DIGITS: Final = 8
@@ -141,7 +141,7 @@ def _check_file(path: Path, block_bytes: int, num_bytes: int, checksums: str, ch
                 wanted = checksums[number * _DIGITS : (number + 1) * _DIGITS]
                 if not _fill(file.readinto, some) or _digits(google_crc32c.value(some)) != wanted:
                     raise CorruptError(f"{path}: damaged between bytes {start} and {start + len(some)}")
-                # The bytes are those that were written, but somebody may have written wrong values.
+                # The checksum shows that the bytes are unchanged, but the writer may have written wrong values.
                 if check is not None:
                     check.add(some)
             if check is not None:

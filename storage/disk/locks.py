@@ -33,8 +33,8 @@ def locked(dataset: Path, kind: str, key: str, common: str = "") -> Iterator[Non
     """Hold the lock of an artifact; wait while another process holds it.
 
     Args:
-        common: what one process of a job makes for all of them. The others are expected to wait, so a warning is logged
-            only if the process that they wait for belongs to another job.
+        common: one process of a job acts for all processes of the job. The others are expected to wait, so a warning is
+            logged only if the lock belongs to a process of another job.
     """
     path = lock_path(dataset, kind, key)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ def _is_named(descriptor: int, path: Path) -> bool:
 
 def _takes_soon(descriptor: int) -> bool:
     """Lock an open file for writing, unless another process holds it for longer than a look takes."""
-    # Whoever asks whether a lock is held takes it, shared, for an instant, and must not be taken for its holder.
+    # A process that only asks whether a lock is held takes it, shared, for an instant; it is not the holder.
     for _ in range(_LOOKS):
         if _takes(descriptor, fcntl.LOCK_EX):
             return True

@@ -14,7 +14,7 @@ from gnnloom.storage.system_errors import naming
 
 #: Every temporary folder of gnnloom outside of catalogs has a name that begins so.
 PREFIX: Final = "gnnloom-"
-#: A file that every one of them has: a user may have given such a name to a folder of their own.
+#: A file in every such folder: a user may have given a similar name to a folder of their own.
 MARK: Final = ".gnnloom-temporary"
 
 

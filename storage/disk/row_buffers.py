@@ -20,7 +20,7 @@ _MAPPED_BYTES: Final = 1 << 20
 class RowBuffers:
     """Arrays whose memory is given back after use; any thread may take and give back.
 
-    Memory: as many arrays as were ever in use at the same time, or at most ``most`` that are not in use.
+    Memory: the largest number of arrays in use at the same time, or at most ``most`` unused arrays.
     """
 
     def __init__(self, most: int | None = None) -> None:

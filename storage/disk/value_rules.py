@@ -1,7 +1,7 @@
 """Rules for the values of arrays that kernels use as positions without checking them again.
 
-Whoever reads an array checks its values in the same pass: readers of stored chunks, and the comparison of mapped copies
-with their checksums. A checksum only shows that the bytes are those that somebody wrote.
+Values are checked in the pass that reads the array: by readers of stored chunks, and by the comparison of mapped copies
+with their checksums. A checksum only shows that bytes have not changed since they were written.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ BESIDE: Final = Scratch()
 def open_work_folder(path: Path, scratch: Path | None) -> None:
     """Make the work folder ``path`` if it is not there.
 
-    What was begun stays where it is. If scratch space was cleared meanwhile, what was there is lost, and the tasks run
-    again.
+    Unfinished work stays in its folder. If scratch space was cleared in the meantime, the work is lost, and the tasks
+    run again.
 
     Args:
         scratch: folder to make it in, with a link at ``path``; None for ``path`` itself.

@@ -49,13 +49,13 @@ class ArrayForm:
         """Write to the array, which is created.
 
         Args:
-            is_alone: whether this is the only writer; otherwise the first of them creates the array.
+            is_alone: whether this is the only writer; otherwise the first writer creates the array.
         """
         where, metadata = root / self.path, self.metadata
         if is_alone:
             metadata.create(where)
         elif not (where / METADATA).exists():
-            # Others may do the same at this moment; all of them write the same metadata.
+            # Other writers may do the same at this moment; all write the same metadata.
             where.mkdir(parents=True, exist_ok=True)
             metadata.rewrite(where)
         return ChunkWriter(where, metadata)
@@ -125,7 +125,7 @@ class ArrayAppender:
                 self._flush()
 
     def close(self) -> ArrayRecord:
-        """Return the record of what was written.
+        """Return the record of the written array.
 
         Raises:
             InputError: fewer rows were appended than the range has.

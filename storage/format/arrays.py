@@ -290,7 +290,7 @@ class ArrayReader:
         return rows
 
     def _check_last(self, start: int, stop: int) -> None:
-        """Check that the last chunk of a range of several is there, before memory is taken for all of them."""
+        """Check that the last of several chunks exists, before memory is allocated for all chunks."""
         last = (stop - 1) // self.chunk_rows
         # A damaged or hostile shape can ask for any amount.
         if last > start // self.chunk_rows and 0 not in self.shape and not self._chunks.file(last).exists():
@@ -299,7 +299,7 @@ class ArrayReader:
     def ranges(self, limit: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int]]:
         """Cut rows ``start`` to ``stop`` into ranges of about ``limit`` rows, each at least one chunk.
 
-        Ranges end where chunks do, since a chunk that two of them read would be decoded twice.
+        Ranges end where chunks do, since a chunk shared by two ranges would be decoded twice.
         """
         stop = len(self) if stop is None else stop
         step = max(self.chunk_rows, limit // self.chunk_rows * self.chunk_rows)

@@ -67,7 +67,7 @@ __all__ = ["MANIFEST", "WORK", "Artifact", "ArtifactWriter", "TaskOutput", "Task
 
 
 def artifact_key(kind: str, parameters: JsonObject, inputs: JsonObject, version: int = FORMAT_VERSION) -> str:
-    """16 hex digits that name what a stage makes of these parameters and inputs, in this version of the format."""
+    """16 hex digits that name the artifact of a stage with these parameters and inputs, in this format version."""
     content = {"format": version, "kind": kind, "parameters": parameters, "inputs": inputs}
     # Sorted keys and no spaces: equal parameters must give equal text. NaN is refused, since it is not JSON.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -232,7 +232,7 @@ class ArtifactWriter:
         return folder / f".aside.{uuid.uuid4().hex}"
 
     def discard(self) -> None:
-        """Remove what was begun, so that it does not exist; called by the process that holds the lock."""
+        """Remove the unfinished artifact; called by the process that holds the lock."""
         remove_tree_and_scratch(self.path, WORK)
 
     @property
@@ -356,7 +356,7 @@ class ArtifactWriter:
 
     @cached_property
     def _records(self) -> RecordFolder:
-        """The records, with what this process has read of them."""
+        """The records of the tasks; caches the files that this process has read."""
         return RecordFolder(self.work / "records")
 
     def __reduce__(self) -> tuple[type[ArtifactWriter], tuple[Path, str, str, int, Scratch]]:
@@ -371,7 +371,7 @@ class ArtifactWriter:
         """The records of the finished tasks whose names start with ``prefix``, by name; reads no others.
 
         Raises:
-            DamagedWorkError: one of them is damaged.
+            DamagedWorkError: a record is damaged.
         """
         return self._records.read(self._records.names(prefix), lambda task: task.startswith(prefix))
 
@@ -379,7 +379,7 @@ class ArtifactWriter:
         """The records of the named tasks that have finished, by name; reads no others.
 
         Raises:
-            DamagedWorkError: one of them is damaged.
+            DamagedWorkError: a record is damaged.
         """
         wanted = set(tasks)
         return self._records.read(self._records.present(map(record_name, wanted)), wanted.__contains__)
@@ -398,7 +398,7 @@ class ArtifactWriter:
         Args:
             tasks: names of all tasks that make up the artifact.
             sizes: sizes of the artifact's global dimensions (see :mod:`gnnloom.storage.format.schema`).
-            facts: what was found; JSON, and the same for the same inputs.
+            facts: JSON facts about the artifact, equal for equal inputs.
             measured: measurements of this run, in addition to the tasks' seconds and peak memory; JSON.
 
         Raises:

@@ -19,7 +19,7 @@ from gnnloom.storage.format.chunks import ChunkWriter
 class GrowingArray:
     """A one-dimensional array written from ranges of any size; holds at most one chunk in memory.
 
-    The bytes on disk equal those that :func:`gnnloom.storage.format.arrays.write_array` writes of the whole array.
+    The bytes on disk equal the bytes that :func:`gnnloom.storage.format.arrays.write_array` writes for the whole array.
     """
 
     def __init__(

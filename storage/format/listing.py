@@ -23,10 +23,10 @@ from gnnloom.storage.system_errors import OF_ONE_FILE, check_is_of_content
 
 #: Name of the lock that is held while a dataset's list is written.
 LISTING_LOCK: Final = ("listing", "zarr")
-#: Folder of the runs in a dataset, of the checkpoints in a run, and of the best of them.
+#: Folder of the runs in a dataset, of the checkpoints in a run, and of the best checkpoint.
 RUNS, _CHECKPOINTS, _BEST = "runs", "checkpoint", "checkpoint/best"
-#: Folder of the predictions in a run, and of those that are being replaced: they count until the new ones have their
-#: name.
+#: Folder of the predictions in a run, and of predictions that are being replaced, which count until the new ones have
+# their name.
 PREDICTIONS, REPLACED_PREDICTIONS = "predictions", "replaced-predictions"
 #: Groups and arrays that a list may have. Reading a longer one would take longer than walking the folders.
 MOST_NODES: Final = 20_000

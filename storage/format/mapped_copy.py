@@ -258,7 +258,7 @@ def _check_or_make(path: Path, contents: Contents) -> None:
 
 
 def _check_unwritable(path: Path, contents: Contents) -> None:
-    """Check a copy of which nothing can be noted, and that cannot be made anew."""
+    """Check a copy in a folder that cannot be written, so the copy can be neither marked as checked nor made again."""
     names = _files(contents)
     if is_checked(path, names):
         return
@@ -272,7 +272,7 @@ def _check_unwritable(path: Path, contents: Contents) -> None:
 
 
 def _write_copy(path: Path, contents: Contents) -> None:
-    # First, because there may not be room for two. Whoever has mapped the damaged files keeps them.
+    # First, because there may not be room for two copies. Processes that have mapped the damaged files keep them.
     _remove_damaged(path)
     needed = sum(content.num_bytes for content in contents.values())
     free = shutil.disk_usage(path.parent).free

@@ -1,6 +1,6 @@
 """Arrays in temporary files without a name, for random access without holding them in memory; and part vectors.
 
-The part vector is a plain memory-mapped file: tasks look up the part of any vertex, and all of them map one file.
+The part vector is a plain memory-mapped file: tasks look up the part of any vertex, and all tasks map one file.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RecordedArray:
         self._written = np.zeros(shape, dtype) if self._file is None else self._file.map(dtype, shape, writes=True)
 
     def write(self, rows: Rows, values: NDArray[Any], columns: slice = slice(None)) -> None:
-        """Write some rows, or columns of these, each number once.
+        """Write rows, or columns of rows, each number once.
 
         Args:
             rows: (num_rows,) int64 distinct rows, which the caller does not change later; or a range of rows.
@@ -120,7 +120,7 @@ class RecordedArray:
         return found
 
     def check(self, rows: NDArray[np.int64] | None = None) -> None:
-        """Compare what is in the file with what was written.
+        """Compare the file with the checksums of the written rows.
 
         Args:
             rows: (num_rows,) int64 ascending; the rows that were read, if they were written in ranges. None for all.
@@ -160,7 +160,7 @@ def map_copy(array: ArrayReader, folder: Path, spans: Sequence[tuple[int, int]] 
         spans: ranges of rows to copy, one after the other; None for all rows.
 
     Returns:
-        An array of the shape and dtype of these rows.
+        An array with the shape and dtype of the rows.
     """
     spans = [(0, len(array))] if spans is None else spans
     copy = RecordedArray(

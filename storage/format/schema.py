@@ -45,7 +45,7 @@ GLOBAL_DIMS = frozenset(
     {"vertex", "vertex+1", "part", "part+1", *(dim for array in VERTEX_ARRAYS.values() for dim in array.dims)}
 )
 
-# Offsets count nonzeros, of which one block may have more than 2^31, so they are int64. Column ids take most of the
+# Offsets count nonzeros; a block may have more than 2^31 nonzeros, so offsets are int64. Column ids take most of the
 # space and are int32 wherever the width allows.
 _CSR_BLOCK = {
     "block/*/indptr": ArraySpec(("row+1",), ("int64",)),
@@ -215,7 +215,7 @@ LINK_SPLITS = ("train", "valid", "test")
 
 
 def _links() -> dict[str, ArraySpec]:
-    """The pairs of each split, and what is known of them."""
+    """The pairs of each split, their values and their negatives."""
     arrays: dict[str, ArraySpec] = {}
     for split in LINK_SPLITS:
         arrays[f"{split}/pair"] = ArraySpec(("pair", "end"), ("int64",))

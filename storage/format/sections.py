@@ -1,6 +1,6 @@
 """Sections: the arrays of one row block, shard or cell, listed in a file of their own.
 
-The manifest of a large artifact would list tens of thousands of arrays, of which a task or a rank reads a few. So the
+The manifest of a large artifact would list tens of thousands of arrays, while a task or a rank reads a few. So the
 manifest lists the arrays of the artifact's root only, and for each section the digest of the file that lists the
 section's arrays. A reader parses the manifest and the sections of the arrays that it opens.
 """
@@ -98,7 +98,7 @@ def parse_arrays(file: Path, arrays: Mapping[str, Any]) -> dict[str, ArrayRecord
 
 
 def write_section(artifact: Path, section: str, records: Iterable[ArrayRecord]) -> str:
-    """Write the file of a section; returns its digest. Not synced: the commit does that for all of them."""
+    """Write the file of a section; returns its digest. Not synced: the commit syncs all files."""
     content = arrays_json(records)
     text = write_json(artifact / section_name(section), content, durable=False, sealed=False)
     return xxhash.xxh3_128_hexdigest(text.encode())

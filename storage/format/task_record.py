@@ -86,14 +86,14 @@ class RecordFolder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        #: What was read of each file, and which file that was.
+        #: Records read so far, with the identity of their files.
         self._read: dict[str, tuple[tuple[int, ...], TaskRecord]] = {}
 
     def names(self, prefix: str = "") -> list[str]:
         """The names of the files of all tasks whose names may start with ``prefix``, in order."""
         start = record_name(prefix).removesuffix(".json")
         try:
-            found = os.listdir(self._path)  # noqa: PTH208 - thousands of names, of which no path is needed
+            found = os.listdir(self._path)  # noqa: PTH208 - thousands of names, and no path is needed
         except FileNotFoundError:
             return []
         return sorted(name for name in found if name.startswith(start) and _is_record(name))
@@ -113,7 +113,7 @@ class RecordFolder:
             is_wanted: whether a task is; several can have one file name, or one start of it.
 
         Raises:
-            DamagedWorkError: one of them is damaged.
+            DamagedWorkError: a record is damaged.
         """
         records = {}
         for name in names:

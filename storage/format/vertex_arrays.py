@@ -246,7 +246,7 @@ _ARRAYS = (
 
 #: All arrays by name, in the order in which they are listed.
 VERTEX_ARRAYS: Final[Mapping[str, VertexArray]] = MappingProxyType({array.name: array for array in _ARRAYS})
-#: Names of the arrays that training learns to predict, of which vertex data have one at most.
+#: Names of the arrays that training learns to predict; vertex data have at most one such array.
 LABELS: Final = tuple(name for name, array in VERTEX_ARRAYS.items() if array.is_label)
 
 

@@ -15,8 +15,8 @@ class LayeredBatch:
     """Rows to multiply with in each layer.
 
     Attributes:
-        vertices: (num_vertices,) int64 vertices of the graph: first the seeds, then those that each layer adds, from
-            the last layer to the first.
+        vertices: (num_vertices,) int64 vertices of the graph: first the seeds, then the vertices that each layer adds,
+            from the last layer to the first.
         blocks: rows of each layer, the first layer first. Block k gathers ``vertices[:num_columns]`` into
             ``vertices[:num_rows]``, which are the columns of block k + 1; the rows of the last block are the seeds.
         row_nnz: (num_vertices,) int64 nonzeros of each vertex's row in the graph.

@@ -19,7 +19,7 @@ def without_entries(matrix: CSR, row: NDArray[Any], column: NDArray[Any]) -> CSR
         row, column: (k,) the entries, each once, ascending by row and column; rows count from the first one.
 
     Raises:
-        ValueError: the matrix does not have one of them, or they do not ascend.
+        ValueError: the matrix lacks an entry to remove, or the entries do not ascend.
     """
     removed = entry_positions(matrix, row, column)
     if len(removed) and (removed[0] < 0 or (removed[1:] <= removed[:-1]).any()):

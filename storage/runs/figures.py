@@ -21,7 +21,7 @@ def shown_epoch(line: Mapping[str, Any]) -> int:
 
 
 def shown_figures(line: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    """The figures of an epoch: name, kind and number; what was not measured and profiles are left out.
+    """The figures of an epoch: name, kind and number, without profiles and figures that were not measured.
 
     Figures that are counted by kind have their sum first, with an empty kind, as all others have.
     """

@@ -73,7 +73,7 @@ def _line_text(line: JsonObject) -> str:
 
 
 def _is_figures(value: object) -> bool:
-    """Whether a value is a number, None, or a (nested) table of them."""
+    """Whether a value is a number, None, or a (nested) table of such values."""
     if isinstance(value, dict | list):
         return all(map(_is_figures, value.values() if isinstance(value, dict) else value))
     return isinstance(value, int | float | None)

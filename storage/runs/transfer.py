@@ -30,7 +30,7 @@ _OPTIMIZER: Final = "optimizer/"
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """Where the weights of a run come from, and what was known of the data that they were trained on.
+    """Origin of the weights of a run, with facts about the data that they were trained on.
 
     Attributes:
         dataset, run: names of the dataset and of the run that was trained.

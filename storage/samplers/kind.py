@@ -17,7 +17,7 @@ MOST_COUNTED: Final = 100_000
 
 
 def whole_rows(rows: float, num_vertices: int, nnz: int) -> tuple[float, float]:
-    """Vertices of a subgraph, and as many nonzeros as their whole rows have on average, at most."""
+    """Vertices of a subgraph, and an upper bound of the nonzeros: the mean length of their whole rows."""
     rows = float(min(rows, num_vertices))
     return rows, min(rows * rows, rows * nnz / max(1, num_vertices))
 

@@ -46,6 +46,6 @@ def _prepared(
                 pending.extend(executor.submit(prepare, at) for at in islice(places, 1))
                 yield batch
         finally:
-            # Whoever stops early, or fails, waits for the batches that are being prepared only.
+            # A consumer that stops early, or fails, waits only for the batches that are being prepared.
             for future in pending:
                 future.cancel()

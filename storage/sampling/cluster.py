@@ -18,7 +18,7 @@ class ClusterSampler(SubgraphSampler):
 
     Args:
         parts: the vertices of each part.
-        parts_per_batch: parts in a batch; several of them restore edges between parts (Cluster-GCN, section 3.2).
+        parts_per_batch: parts in a batch; several parts restore edges between parts (Cluster-GCN, section 3.2).
 
     Raises:
         InputError: a batch has no part, or the partition is one of another graph.

@@ -4,9 +4,9 @@ A batch of ``size`` draws is a sequence of rounds. A round draws a vertex u, uni
 neighbors and a draw is left, a uniform one of its d(u) neighbors. A nonzero is in the induced subgraph if both of its
 ends are drawn, by one round or by two.
 
-Let S be one vertex, or the two ends of a nonzero. With r draws left, let a(r) be the probability that none of them hits
-S. A round of one draw misses S with probability A = (vertices without neighbors, outside of S) / n. A round of two
-misses it with probability B. It hits S with probability h = s / n - (vertices of S without neighbors) / n, where
+Let S be one vertex, or the two ends of a nonzero. With r draws left, let a(r) be the probability that no draw hits S. A
+round of one draw misses S with probability A = (vertices without neighbors, outside of S) / n. A round of two misses it
+with probability B. It hits S with probability h = s / n - (vertices of S without neighbors) / n, where
 
     s({v}) = 1 + sum of 1 / d(w) over the w that have v as a neighbor,
     s({u, v}) = s({u}) + s({v}) - [v is a neighbor of u] / d(u) - [u is a neighbor of v] / d(v),
@@ -149,7 +149,7 @@ def _weigh(
 
 @njit(cache=True, nogil=True)
 def _hit(share: float, count: int, alone: int, num_vertices: int, num_alone: int, size: int) -> float:
-    """The probability that a batch draws at least one of ``count`` vertices, of which ``alone`` have no neighbors.
+    """Probability that a batch draws at least one of ``count`` vertices, where ``alone`` vertices have no neighbors.
 
     Args:
         share: s of the vertices.

@@ -84,7 +84,7 @@ def _search_row(
     end: int,
 ) -> int:
     for local in range(len(vertices)):
-        # The vertices ascend, so what lies before one of them need not be searched for the next.
+        # The vertices ascend, so the search for a vertex begins where the previous search ended.
         start += count_below(indices[start:stop], vertices[local])
         if start < stop and indices[start] == vertices[local]:
             columns[end], entry[end] = local, start

@@ -50,7 +50,7 @@ def hetero_batch(
 
 
 def whole_rows(graph: WholeGraph, vertices: NDArray[np.int64], hops: int = 1) -> LayeredBatch:
-    """All neighbors of some vertices, and hop by hop those of the vertices that were found before.
+    """All neighbors of some vertices, and hop by hop all neighbors of the vertices found before.
 
     Args:
         vertices: (num_seeds,) int64, ascending, at least one.

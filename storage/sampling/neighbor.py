@@ -20,9 +20,9 @@ from gnnloom.storage.sampling.sampler import Sample, Sampler
 
 
 class NeighborSampler(Sampler):
-    """Draws neighbors of the seeds of a batch, for as many layers as fan-outs.
+    """Draws neighbors of the seeds of a batch, one layer per fan-out.
 
-    A vertex gathers from the columns of its row. A self loop is one of them, drawn like any other. Every vertex of a
+    A vertex gathers from the columns of its row. A self loop is a column like any other. Every vertex of a
     layer draws anew, also one that drew before in another layer; with ``draw_once`` it keeps what it drew first, so
     that one graph serves all layers, as in PyG. What a vertex draws depends on the batch, the layer and the vertex
     only, so a process that owns the vertex can draw for others, and what is drawn with ``draw_once`` is a part of

@@ -52,7 +52,7 @@ class Block:
     Attributes:
         matrix: (num_rows, num_columns) pattern or weights of the drawn nonzeros; columns ascend within a row.
         entry: (nnz,) int64 position of each nonzero in the graph's matrix.
-        row_nnz: (num_rows,) int64 nonzeros of each row in the graph, of which the sample has some.
+        row_nnz: (num_rows,) int64 nonzeros of each row in the whole graph.
     """
 
     matrix: CSR
@@ -66,7 +66,7 @@ class Sample:
 
     Attributes:
         vertices: (num_vertices,) int64 vertices of the graph; their positions number them in the blocks. They ascend in
-            an induced subgraph. In a layered sample, first the seeds ascend, then those that each layer adds.
+            an induced subgraph. In a layered sample, the seeds ascend, and so do the vertices that each layer adds.
         blocks: one square block for all layers, the induced subgraph; or one per layer, the first layer's block first.
             Block k then gathers ``vertices[:num_columns]`` into ``vertices[:num_rows]``, which are the columns of
             block k + 1; the rows of the last block are the seeds.
@@ -161,7 +161,7 @@ class SubgraphSampler(Sampler, ABC):
         """
 
     def exact_normalization(self, *, symmetric: bool) -> Normalization | None:  # noqa: ARG002 - for those that need it
-        """The normalization from the probabilities of the draws; None if they are not known.
+        """The normalization from the probabilities of the draws; None if the probabilities are unknown.
 
         Args:
             symmetric: the graph's pattern equals its transpose.

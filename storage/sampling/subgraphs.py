@@ -38,7 +38,7 @@ def normalization_of(sampler: SubgraphSampler, presamples: int | None, *, symmet
     """The weights of a sampler's batches: exact ones, or from counts if its probabilities are not known.
 
     Args:
-        presamples: batches to count; None for as many as are sufficient.
+        presamples: batches to count; None for a sufficient number.
         symmetric: the graph's pattern equals its transpose.
     """
     exact = sampler.exact_normalization(symmetric=symmetric)

@@ -51,7 +51,7 @@ def members(num_vertices: int, size: int, seed: int, epoch: int, batch: int) -> 
 
 
 def batch_of(num_vertices: int, size: int, seed: int, epoch: int, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The batch of an epoch that has each of these vertices; the inverse of :func:`members`.
+    """The number of the batch of an epoch that contains each vertex; the inverse of :func:`members`.
 
     It is computed, without a table: any process knows the batch of any vertex without asking.
 

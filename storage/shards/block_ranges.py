@@ -14,7 +14,7 @@ from gnnloom.storage.artifacts.offsets import check_some_offsets
 #: Rows whose pointers are in memory at a time: 16 MiB. Graphs of up to 2^31 vertices have no larger blocks.
 RANGE_ROWS = 1 << 21
 
-#: Bytes of memory for a range of rows: its pointers, and those that were read before they follow the last one.
+#: Bytes of memory for a range of rows: its pointers, and pointers that were read ahead.
 RANGE_BYTES = 16 * RANGE_ROWS
 
 
@@ -23,7 +23,7 @@ class RowRange:
     """Some rows of a row block.
 
     Attributes:
-        first: first of these rows, counted from the first row of the matrix.
+        first: first row of the range, counted from the first row of the matrix.
         pointers: (num_rows + 1,) int64 positions in the block at which the entries of each row begin, and their end.
     """
 

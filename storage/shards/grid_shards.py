@@ -253,7 +253,7 @@ class GridShards:
 
 
 def check_rows(reader: ArrayReader, num_vertices: int, parts: int, number: int, more: int = 0) -> None:
-    """Check that an array has as many rows as its range of the vertices, or so many more."""
+    """Check that an array has one row for each vertex of its range, and ``more`` further rows."""
     start, stop = split_range(num_vertices, parts, number)
     if len(reader) != stop - start + more:
         raise CorruptError(

@@ -32,12 +32,12 @@ from gnnloom.storage.shards.block_ranges import row_ranges
 #: Entries of the graph, and pairs of links, that are read at a time.
 _ENTRIES: Final = 1 << 20
 _PAIRS: Final = 1 << 18
-#: Vertices whose known targets a process looks for at a time. All edges are read once for each of these parts, which
-#: takes much less time than to score that many vertices with all others.
+#: Vertices per search for known targets. Every search reads all edges once, which takes much less time than to score
+# that many vertices with all others.
 SOURCES_AT_ONCE: Final = 1 << 14
 #: Cells of the table that most vertices are looked up in.
 _CELLS: Final = 1 << 20
-#: Bytes of memory to read pairs: as read, which of them are wanted, and the table.
+#: Bytes of memory to read pairs: the pairs as read, a mask of the wanted pairs, and the table.
 PAIR_BYTES: Final = 48 * _PAIRS + _CELLS
 
 #: Where the list of each vertex begins in an array of vertices, where it ends, and the array.
@@ -152,7 +152,7 @@ class KnownInTraining:
         Args:
             graph: the message graph of the links, or its matrix, or the matrix of their relation in it.
         """
-        # Copies of pairs are made only if something is read of them.
+        # Copies of pairs are made only if they are read.
         key = None if links.trains_on_edges else map_links(links)["train"].key
         matrix = map_whole_graph(graph).matrix if isinstance(graph, Graph) else graph
         keys = np.empty(0, np.int64) if key is None else key

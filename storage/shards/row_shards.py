@@ -129,7 +129,7 @@ class RowShard:
         return np.zeros(len(self._array(f"{name}/indptr")), np.int64)
 
     def _peers(self, name: str, total: int) -> NDArray[np.int64]:
-        """Offsets of what is exchanged with each rank, of which none is exchanged with this one."""
+        """Offsets of the rows exchanged with each rank; a rank exchanges no rows with itself."""
         offsets = self._offsets(name, total)
         if offsets[self.rank] != offsets[self.rank + 1]:
             raise CorruptError(f"{self._array(name).where}: rank {self.rank} exchanges rows with itself; {_REMEDY}")

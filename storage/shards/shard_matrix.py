@@ -53,7 +53,7 @@ class ShardMatrix(Generic[Block_co]):
             vertex: (num_own,) int64 global ids.
 
         Returns:
-            (num_parts, 2) int64 of the rows that are sent, and of those that are awaited.
+            (num_parts, 2) int64 for the rows to send, and (num_parts, 2) int64 for the rows to receive.
         """
         return (
             listed_by_rank(vertex[self.send_row], self.send_offset),

@@ -87,7 +87,7 @@ def collect_garbage(dataset: Dataset, *, dry_run: bool = False) -> list[Garbage]
         dry_run: only find it.
 
     Returns:
-        What was removed, or would be.
+        The removed files and folders; with ``dry_run``, the files and folders that would be removed.
     """
     if dry_run:
         return find_garbage(dataset)
@@ -123,7 +123,7 @@ def collect_catalog_garbage(catalog: Catalog, *, dry_run: bool = False) -> list[
 
 
 def remove_garbage(items: list[Garbage]) -> list[Garbage]:
-    """Remove what was found, except what a process has locked since; returns what was removed."""
+    """Remove garbage, except items that a process has locked in the meantime; returns the removed items."""
     removed = []
     for item in items:
         # The search may be minutes old: a stage can have locked, finished or removed the item since.
@@ -229,7 +229,7 @@ def _run_leftovers(dataset: Dataset) -> list[Path]:
 
 
 def _unused_copies(dataset: Dataset) -> list[Garbage]:
-    """Uncompressed copies that no process has open, and those that were never finished."""
+    """Uncompressed copies that no process has open, and unfinished copies."""
     folder = dataset.path / MAPPED
     unused = [path for path in copies(dataset.path) if not is_shared(copy_lock(path))]
     found = [
@@ -255,12 +255,13 @@ def _old_locks(dataset: Dataset) -> list[Path]:
     """Locks that can be removed without harm.
 
     A process that opened a lock just before its removal holds a lock that others do not see. For a finished artifact
-    this is harmless: whoever comes next finds it finished. Other locks are removed only if they are old.
+    this is harmless: the next process finds it finished. Other locks are removed only if they are old.
     """
     finished = {_lock_of(info) for info in dataset.artifacts() if info.state == "complete"}
     begun = {_lock_of(info) for info in dataset.artifacts()} - finished
     locks = sorted((dataset.path / LOCKS).glob("*"))
-    # The list of a dataset is locked for moments, and whoever takes its lock checks that the file is still there.
+    # The list of a dataset is locked for moments, and a process that takes its lock checks that the file is still
+    # there.
     harmless = {*finished, lock_path(dataset.path, *LISTING_LOCK)}
     free = [lock for lock in locks if lock not in begun and not is_shared(lock)]
     return [lock for lock in free if lock in harmless or _is_quiet(lock)]

@@ -55,7 +55,7 @@ def lineage(dataset: Dataset) -> dict[str, Node]:
     for node in nodes.values():
         for name in node.inputs.values():
             outputs.setdefault(name, []).append(node.name)
-    # An input can be gone: removal with --force keeps what was made from it.
+    # An input can be gone: removal with --force keeps the artifacts made from it.
     gone = {name: Node(name, "gone") for name in outputs if name not in nodes}
     return {
         name: Node(node.name, node.state, node.parameters, node.inputs, node.sources, tuple(outputs[name]))
@@ -94,7 +94,7 @@ def _artifact_node(info: ArtifactInfo) -> Node:
 
 
 def _tables(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Names of the files of each relation and type of a graph, of those that come from files."""
+    """Names of the files of each relation and type of a graph, for relations and types that come from files."""
     found: dict[str, str] = {}
     for name, relation in parameters.get("relations", {}).items():
         # A table of several relations has a number for its name.

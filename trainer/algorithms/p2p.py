@@ -93,7 +93,8 @@ ALGORITHM = Algorithm(
     options={
         "exchange": Option(
             default=ROWS,
-            help="What ranks send for a product: rows, or also sums of rows where they are fewer; not for attention",
+            help="What ranks send for a product: rows, or also partial sums of rows where fewer sums than rows are"
+            " needed; not for attention",
             choices=(ROWS, COVER),
         )
     },

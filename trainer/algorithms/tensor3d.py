@@ -146,11 +146,12 @@ ALGORITHM = Algorithm(
     steps=steps,
     options={
         "aggregation_blocks": Option(
-            default=1, help="Row blocks of a product; each is summed over ranks while the next is formed", least=1
+            default=1, help="Number of row blocks of a product; ranks sum a block while they form the next one", least=1
         ),
         "gradient_product": Option(
             default="straight",
-            help="How the gradient of a weight is formed: as H^T dQ, as (dQ^T H)^T, or as measured to be faster",
+            help="How to form the gradient of a weight: as H^T dQ, as (dQ^T H)^T, or the one that is measured to be"
+            " faster",
             choices=("straight", "transposed", "measured"),
         ),
     },

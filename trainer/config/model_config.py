@@ -59,13 +59,13 @@ class ModelConfig(Config):
         choices=("none", "layer", "batch"),
     )
     residual: bool = _option(False, "Add a hidden layer's input to its output if their widths are equal")
-    unit_embedding: bool = _option(False, "Scale each vertex's embedding to length 1 before the last layer")
+    unit_embedding: bool = _option(False, "Scale each vertex's embedding to unit length before the last layer")
     heads: int = _model_option("heads")
     negative_slope: float = _model_option("negative_slope")
     attention: str = _model_option("attention", free=True)
     normalization: str = _option(
         "auto",
-        "Normalization of the adjacency; auto: the model's usual one",
+        "Normalization of the adjacency; auto: the model's default",
         choices=("auto", *NORMALIZATIONS),
     )
     train_features: bool = _option(False, "Also train the input features")
@@ -81,8 +81,8 @@ class ModelConfig(Config):
     input_dropout: bool = _option(True, "Also apply dropout to the input features")
     precision: str = _option(
         "float32",
-        "Precision: of all numbers, or bf16 for features, activations and their messages, with float32 parameters and"
-        " sums",
+        "Precision of all numbers; bf16: features, activations and their messages in bfloat16, parameters and sums in"
+        " float32",
         choices=("float32", "float64", "bf16"),
     )
     product_order: str = _option(
@@ -90,7 +90,7 @@ class ModelConfig(Config):
         "Order of the products: (A H) W, A (H W), or the cheaper one in each layer",
         choices=("auto", "propagate-first", "transform-first"),
     )
-    cache_input_product: bool = _option(True, "Form A X of fixed input features once and keep it")
+    cache_input_product: bool = _option(True, "Compute A X of fixed input features once and keep it")
     skip_input_gradient: bool = _option(True, "Skip the gradient of fixed input features")
     recompute: bool = _option(
         False,

@@ -21,7 +21,9 @@ class OptimizationConfig(Config):
     epochs: int = _option(100, "Number of epochs", free=True, is_common=True, least=1)
     lr: float = _option(0.01, "Learning rate", is_common=True, below=math.inf)
     optimizer: str = _option("adam", "Optimizer", choices=("adam", "sgd"))
-    weight_decay: float = _option(0.0, "Weight of the squared parameters in the loss", is_common=True, below=math.inf)
+    weight_decay: float = _option(
+        0.0, "L2 penalty: weight of the squared parameters in the loss", is_common=True, below=math.inf
+    )
     weight_decay_layers: str = _option(
         "all",
         "Layers whose parameters decay; Kipf and Welling use the first one only",
@@ -29,13 +31,14 @@ class OptimizationConfig(Config):
     )
     schedule: str = _option(
         "constant",
-        "Learning rate over the epochs: constant, a half cosine, reduced in steps, or when a metric stops improving",
+        "Schedule of the learning rate: constant, a half cosine, reduced in steps, or reduced when a metric stops"
+        " improving",
         choices=("constant", "cosine", "step", "plateau"),
     )
-    warmup_epochs: int = _option(0, "Epochs in which the learning rate first rises, linearly", least=0)
+    warmup_epochs: int = _option(0, "Number of first epochs in which the learning rate rises linearly", least=0)
     schedule_epochs: int = _option(
         0,
-        "Epochs after which a cosine schedule has ended; 0: all epochs",
+        "Length of a cosine schedule in epochs; 0: all epochs",
         needs={"schedule": ("cosine",)},
         least=0,
     )
@@ -44,7 +47,7 @@ class OptimizationConfig(Config):
     )
     plateau_epochs: int = _option(
         10,
-        "Epochs without improvement to tolerate before the learning rate is reduced, as torch's patience (plateau)",
+        "Epochs without improvement after which the learning rate is reduced (patience in torch) (plateau)",
         needs={"schedule": ("plateau",)},
         least=0,
     )
@@ -56,7 +59,7 @@ class OptimizationConfig(Config):
     )
     min_lr: float = _option(0.0, "Smallest learning rate of a schedule", below=math.inf)
     clip_norm: float = _option(
-        0.0, "Largest length of the gradient of all parameters together; 0: no limit", below=math.inf
+        0.0, "Maximum norm of the gradient of all parameters together; 0: no limit", below=math.inf
     )
 
     def __post_init__(self) -> None:
@@ -81,7 +84,8 @@ class StoppingConfig(Config):
     )
     monitor: str = _option(
         "auto",
-        "Metric for --patience and --schedule plateau, such as val_loss; auto: the validation split's first one",
+        "Metric for --patience and --schedule plateau, such as val_loss; auto: the first metric of the validation"
+        " split",
     )
     keep_best: str = _option(
         "none",

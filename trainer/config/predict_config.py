@@ -50,8 +50,8 @@ class PredictConfig(Config):
     )
     evaluation_memory: int = option(
         0,
-        "Memory of each rank, such as 2G, beyond which a prediction runs from disk; 0: more than half of what the"
-        " machine has left",
+        "Memory of each rank, such as 2G, above which a prediction runs from disk; 0: more than half of the free"
+        " memory of the machine",
         least=0,
         is_size=True,
     )

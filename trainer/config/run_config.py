@@ -27,15 +27,15 @@ class DataConfig(Config):
     )
     adjacency: str = _data(
         "memory",
-        "Where to keep the adjacency during training; disk: read it again for every product (p2p), with the same losses"
-        " up to rounding, and bit-identical losses on one rank",
+        "Where to keep the adjacency during training; disk: read it for every product (p2p); losses are the same up to"
+        " rounding, and bit-identical on one rank",
         choices=("memory", "disk"),
         free=True,
     )
     feature_norm: str = _data(
         "auto",
-        "Scaling of each vertex's features to a sum of 1; auto: if no feature is negative, as with word counts, but"
-        " never in a graph with types, whose features come from columns of tables",
+        "Whether to scale each vertex's features to a sum of 1; auto: only if no feature is negative, as with word"
+        " counts, and never in a graph with types, whose features come from columns of tables",
         choices=("auto", "row", "none"),
     )
 
@@ -53,18 +53,19 @@ class RunConfig(Config):
         10, "Epochs between evaluations; 0: only at the end", free=True, least=0, group=Group.LOGGING
     )
     final_eval: bool = _option(
-        True, "Evaluate after the last epoch even if it is not due", free=True, group=Group.LOGGING
+        True, "Evaluate after the last epoch, whatever --eval-every says", free=True, group=Group.LOGGING
     )
     evaluation_memory: int = _option(
         0,
-        "Memory of each rank for evaluations from disk, such as 2G; 0: more than half of what the machine has left",
+        "Memory of each rank for evaluations from disk, such as 2G; 0: more than half of the free memory of the"
+        " machine",
         free=True,
         least=0,
         is_size=True,
         group=Group.LOGGING,
     )
     checkpoint_every: int = _option(
-        0, "Epochs between checkpoints; 0: one every ten minutes, and at the end", free=True, least=0
+        0, "Epochs between checkpoints; 0: a checkpoint every ten minutes and at the end", free=True, least=0
     )
     keep: int = _option(2, "Number of latest checkpoints to keep", free=True, least=1)
     name: str | None = _option(
@@ -78,7 +79,7 @@ class RunConfig(Config):
         free=True,
     )
     save_embeddings: bool = _option(
-        False, "Predict after training and keep the last hidden layer too", free=True, group=Group.TASK
+        False, "Predict after training, and also store the output of the last hidden layer", free=True, group=Group.TASK
     )
     wait_timeout: float = _option(
         600.0,

@@ -46,10 +46,15 @@ class TaskConfig(Config):
     any.
     """
 
-    name: str = _option(AUTO, "What to predict; auto: what the vertex data have", name="task", choices=(AUTO, *TASKS))
+    name: str = _option(
+        AUTO,
+        "What to predict; auto: classes, labels or numbers, whichever the vertex data have",
+        name="task",
+        choices=(AUTO, *TASKS),
+    )
     loss: str = _option(
         "auto",
-        "Loss: the usual one of the task; for links bce, bpr, margin or ce; or a function of your own as"
+        "Loss: the default of the task; for links bce, bpr, margin or ce; or a function of your own as"
         " package.module:function",
         choices=("auto", *_LOSSES),
         importable=True,
@@ -60,7 +65,7 @@ class TaskConfig(Config):
     )
     metric: str = _option(
         "none",
-        "Your own metric to report as well, as package.module:function",
+        "Additional metric: a function of your own, as package.module:function",
         choices=("none",),
         importable=True,
     )

@@ -159,7 +159,7 @@ MODE = ModeKind(
         "vertex_data": Option(
             default=(),
             kind=tuple[str, ...],
-            help="Choice between several vertex data of a type of a graph with types, as TYPE=KEY,...",
+            help="In a graph with types, vertex data to use if a type has several, as TYPE=KEY,...",
             metavar="TYPE=KEY",
         ),
         "samples": Option(default=None, help="Key of the samples on disk to read instead of drawing"),

@@ -33,7 +33,7 @@ def even_width(dim: int, most: int) -> int:
         most: columns of a block.
 
     >>> [even_width(48, 40), even_width(47, 16), even_width(3, 16), even_width(9, 5)]
-    [32, 16, 3, 5]
+    [24, 16, 3, 5]
     """
     count = max(1, -(-dim // most))
     each = max(1, -(-dim // count))

@@ -52,12 +52,12 @@ NEGATIVES: Final[Mapping[str, Option]] = MappingProxyType(
         "negatives": Option(default=1, help="Negatives of each training pair", least=1),
         "negative_sampler": Option(
             default="uniform",
-            help="Draws other targets for the source of a pair: "
+            help="How to replace the target of a pair: "
             + "; ".join(f"{name}: {text}" for name, text in NEGATIVE_SAMPLERS.items()),
             choices=tuple(NEGATIVE_SAMPLERS),
         ),
         "strict_negatives": Option(
-            default=False, help="Draw a negative again if it is an edge of the graph or a training pair"
+            default=False, help="Redraw a negative that is an edge of the graph or a training pair"
         ),
         "filtered_ranks": Option(
             default=False,

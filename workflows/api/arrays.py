@@ -27,14 +27,14 @@ _BLOCK = 1 << 24
 
 
 def is_location(value: Any) -> TypeGuard[str | Path | Sequence[str | Path]]:
-    """Whether a value is the name of a file, folder or URL, or several of them, rather than data."""
+    """Whether a value names files, folders or URLs instead of being data."""
     if isinstance(value, list | tuple):
         return len(value) > 0 and all(isinstance(each, str | Path) for each in value)
     return isinstance(value, str | Path)
 
 
 def as_texts(source: str | Path | Sequence[str | Path]) -> list[str]:
-    """Names of files, as texts."""
+    """File names as strings."""
     return [str(source)] if isinstance(source, str | Path) else [str(each) for each in source]
 
 
@@ -60,7 +60,7 @@ def stored_edges(edges: Any) -> Iterator[EdgeFile]:
             igraph; a data frame of pandas, polars or Arrow; or (2, m) or (m, 2) ids in an array or a list.
 
     Raises:
-        InputError: this is none of them.
+        InputError: the value has an unknown type.
     """
     with own_folder() as folder:
         file, undirected = _write_edges(Path(folder), edges)
@@ -102,7 +102,7 @@ def stored_tables(
             file or a frame and its column; or an array of ids.
 
     Raises:
-        InputError: this is none of them.
+        InputError: the value has an unknown type.
     """
     with ExitStack() as stack:
         found: dict[Ends, Table] = {}
@@ -121,7 +121,7 @@ def stored_tables(
 
 
 def _as_ids(value: Any, name: str) -> Any:
-    """The table of an array of ids; all else as it is."""
+    """Convert an array of ids to a table; return other values unchanged."""
     if isinstance(value, str | Path | tuple) or _is_frame(value):
         return value
     from pyarrow import ArrowException, array, table
@@ -199,7 +199,7 @@ def _write_matrix(file: Path, matrix: Any) -> Path:
 
 
 def _as_coo(matrix: Any) -> Any:
-    """A sparse matrix as SciPy's COO, which unlike other formats keeps equal edges apart; None if it is not one."""
+    """Convert a sparse matrix to SciPy's COO format, which keeps duplicate edges; None for other values."""
     from scipy import sparse
 
     # Its types know fewer arguments than it takes.
@@ -233,7 +233,7 @@ def _networkx_edges(graph: Any) -> tuple[list[Any], list[tuple[Any, Any]], list[
 
 
 def _igraph_edges(graph: Any) -> tuple[list[Any], list[tuple[Any, Any]], list[Any] | None]:
-    """Vertices, edges and weights of a graph; vertices are called by their names if they have any."""
+    """Vertices, edges and weights of a graph; vertices are identified by their names if they have names."""
     names = list(graph.vs["name"]) if "name" in graph.vs.attributes() else list(range(graph.vcount()))
     edges = [(names[source], names[target]) for source, target in graph.get_edgelist()]
     return names, edges, list(graph.es["weight"]) if "weight" in graph.es.attributes() else None
@@ -242,7 +242,7 @@ def _igraph_edges(graph: Any) -> tuple[list[Any], list[tuple[Any, Any]], list[An
 def _write_table(folder: Path, nodes: list[Any], edges: list[tuple[Any, Any]], weights: list[Any] | None) -> Path:
     """Write the edges of a graph of Python objects.
 
-    Vertices that are the numbers 0 to n - 1 are the vertices of the graph, even without edges.
+    If the nodes are the numbers 0 to n - 1, they are the vertices of the graph, including nodes without edges.
     """
     from scipy.sparse import coo_array
 
@@ -279,10 +279,10 @@ def _weights(weights: list[Any]) -> NDArray[Any]:
 
 
 def _one_data(value: Any) -> Any:
-    """The ``Data`` that an object is or holds; None if it holds none.
+    """Return the ``Data`` of an object that is a ``Data`` or holds one; None if it holds none.
 
     Raises:
-        InputError: it holds several.
+        InputError: the object holds several.
     """
     if _is(value, "torch_geometric", "Dataset") or (
         isinstance(value, list | tuple) and len(value) > 0 and all(_is_data(each) for each in value)
@@ -416,7 +416,7 @@ def _is_frame(value: Any) -> bool:
 def _stored_frame(
     folder: Path, name: str, frame: Any, columns: list[Any], frames: dict[int, tuple[str, tuple[str, ...]]], by_id: bool
 ) -> str:
-    """Write a frame once, however many arrays its columns are for; returns its file and columns."""
+    """Write a frame to one file, even if several arrays use its columns; returns the file and the columns."""
     if id(frame) not in frames:
         from pyarrow import ArrowException, table
 
@@ -438,10 +438,10 @@ def _stored_frame(
 
 
 def _without_index(name: str, frame: Any, columns: list[Any], *, by_id: bool) -> Any:
-    """A frame of pandas whose index is an ordinary column if it has the ids or is wanted, and left out otherwise.
+    """A pandas frame without its index; the index becomes a column if it has the ids or is one of the chosen columns.
 
     Raises:
-        InputError: rows have other numbers than 0, 1, 2, ..., and nothing says what these are.
+        InputError: the index is not 0, 1, 2, ..., and the call does not say what the index holds.
     """
     index = frame.index
     if index.name in columns or (by_id and not index.equals(type(frame)(index=range(len(frame))).index)):
@@ -455,7 +455,7 @@ def _without_index(name: str, frame: Any, columns: list[Any], *, by_id: bool) ->
 
 
 def _written(columns: Sequence[str]) -> str:
-    """Columns as they follow the name of a file."""
+    """Column names in the notation that follows the name of a file."""
     out = io.StringIO()
     csv.writer(out, lineterminator="").writerow(columns)
     return out.getvalue()

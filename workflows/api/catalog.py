@@ -56,8 +56,8 @@ class Dataset(StoredDataset):
 
         Args:
             graph: key, to choose between several graphs.
-            max_nnz: largest number of nonzeros to load.
-            relation: of a graph with types, the relation to load, or ``rev_`` and its name for the reverse.
+            max_nnz: maximum number of nonzeros to load.
+            relation: relation to load, in a graph with types; ``rev_`` and the name for the reverse of a relation.
 
         Raises:
             NotFoundError: the dataset has no graph.
@@ -109,7 +109,7 @@ class Dataset(StoredDataset):
         Args:
             graph: key, to choose between several graphs.
             vertices: key, to choose between several vertex data.
-            of_type: of a graph with types, the type whose vertices to open.
+            of_type: type whose vertices to open, in a graph with types.
 
         Raises:
             MissingPackageError: xarray is not installed.
@@ -122,10 +122,10 @@ class Dataset(StoredDataset):
             return to_xarray(self, graph, vertices, of_type)
 
     def run(self, name: str | None = None) -> Run:
-        """A training run of this dataset.
+        """Find a training run of this dataset.
 
         Args:
-            name: name of the run; not needed if the dataset has only one.
+            name: name of the run; optional if the dataset has only one run.
 
         Raises:
             NotFoundError: there is no such run.
@@ -141,15 +141,15 @@ class Dataset(StoredDataset):
         relation: str | None = None,
         safe_csv: bool = False,
     ) -> pd.DataFrame | Path:
-        """The stored edges as a data frame, or written to a file: source, target and, if there is one, the weight.
+        """Return the stored edges as a data frame, or write them to a file: source, target and, if stored, weight.
 
-        The same as ``gnnloom.export(dataset, "edges")``, whose arguments and errors it has.
+        Equals ``gnnloom.export(dataset, "edges", ...)`` and raises the same errors.
 
         Args:
             out: file to write, piece by piece: ``.npy``, ``.npz``, ``.parquet`` or ``.csv``; by default, the edges
                 become a data frame.
             graph: key, to choose between several graphs.
-            relation: of a graph with types, the relation whose edges to export, with all their columns.
+            relation: in a graph with types, the relation whose edges to export, with all their columns.
             safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
         """
         return self._exported("edges", graph, relation, out, safe_csv=safe_csv)
@@ -157,10 +157,10 @@ class Dataset(StoredDataset):
     def export_features(
         self, out: Path | str | None = None, *, vertices: str | None = None, safe_csv: bool = False
     ) -> pd.DataFrame | Path:
-        """The features as a data frame, or written to a file: the id of each vertex, and its numbers.
+        """Return the features as a data frame, or write them to a file: a row per vertex, with its id and features.
 
         Args:
-            vertices: key, to choose between several vertex data; of a graph with types, the data of one type.
+            vertices: key, to choose between several vertex data; in a graph with types, the data of one type.
             out, safe_csv: as for :meth:`export_edges`.
         """
         return self._exported("features", vertices, None, out, safe_csv=safe_csv)
@@ -168,7 +168,7 @@ class Dataset(StoredDataset):
     def export_labels(
         self, out: Path | str | None = None, *, vertices: str | None = None, safe_csv: bool = False
     ) -> pd.DataFrame | Path:
-        """The labels, their names and the split as a data frame, or written to a file; arguments as for features."""
+        """Return labels and split as a data frame, or write them to a file; see :meth:`export_features`."""
         return self._exported("labels", vertices, None, out, safe_csv=safe_csv)
 
     def _exported(
@@ -187,9 +187,12 @@ class Catalog(StoredCatalog):
     """A directory of datasets.
 
     Examples:
-        >>> catalog = gnnloom.Catalog("catalog")      # doctest: +SKIP
-        >>> catalog["cora"].to_pyg()                  # doctest: +SKIP
-        >>> catalog["cora"].verify()                  # doctest: +SKIP
+        >>> catalog = gnnloom.Catalog("catalog")
+        >>> web = catalog["web"]
+        >>> web.to_scipy().shape
+        (200, 200)
+        >>> {finding.state for finding in web.verify()}
+        {'complete'}
     """
 
     def __init__(self, root: Path | str | None = None) -> None:
@@ -204,11 +207,11 @@ class Catalog(StoredCatalog):
         return Dataset(path)
 
     def import_dataset(self, file: Path | str, name: str | None = None) -> Dataset:
-        """Import what :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.upkeep.archive_import`."""
+        """Import a file that :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.upkeep.archive_import`."""
         return self.dataset(super().import_dataset(file, name).name)
 
     def pull(self, url: str, name: str | None = None) -> Dataset:
-        """Copy a dataset from a URL that :meth:`Dataset.push` copied it to.
+        """Copy a dataset from a URL to which :meth:`Dataset.push` copied it.
 
         See :mod:`gnnloom.storage.upkeep.pull`.
         """
@@ -220,7 +223,7 @@ class Catalog(StoredCatalog):
 
 
 class Run:
-    """A training run: its configuration, metrics, weights, predictions and report, read when they are asked for.
+    """A training run: its configuration, metrics, weights, predictions and report, read on access.
 
     ``gnnloom.train`` returns one; :meth:`open` finds one by name.
 
@@ -246,7 +249,7 @@ class Run:
         """Find an existing run.
 
         Args:
-            name: ``DATASET/RUN``, or only ``DATASET`` if it has one run.
+            name: ``DATASET/RUN``, or ``DATASET`` if the dataset has only one run.
             catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
 
         Raises:
@@ -269,7 +272,7 @@ class Run:
         return self._stored.state if self._stored.exists else "not started"
 
     def code(self, **named: str | None) -> dict[str, str | None]:
-        """Names of the code that may be imported for this run: names from the call, or else from the training's call.
+        """Names of the code that may be imported for this run: names in this call or, by default, in the training call.
 
         Args:
             named: option to ``package.module:NAME``; None where the call gives none.
@@ -277,7 +280,7 @@ class Run:
         return {name: self._code.get(name) if given is None else given for name, given in named.items()}
 
     def config(self) -> dict[str, Any]:
-        """The configuration that the run was made with, every default filled in."""
+        """The configuration of the run, including defaults."""
         return self._stored.config()
 
     def result(self) -> dict[str, Any]:
@@ -289,9 +292,9 @@ class Run:
         return self._stored.result()
 
     def forecast(self) -> dict[str, Any]:
-        """The planner's forecast from when training last began or continued; empty if the planner could make none.
+        """The forecast of the planner when training last started or continued; empty if there was none.
 
-        The names are the names of ``gnnloom plan --json``.
+        The names are those in the output of ``gnnloom plan --json``.
 
         ``profile`` names the profile of the machine that the times come from: ``local`` if `gnnloom calibrate` measured
         this one, else ``generic``.
@@ -302,9 +305,12 @@ class Run:
         return self._stored.forecast()
 
     def metrics(self) -> dict[str, NDArray[Any]]:
-        """The figures of every finished epoch, by name.
+        """Metrics of every finished epoch, by name.
 
-        The names and numbers are the same as from ``gnnloom export metrics``.
+        ``gnnloom export metrics`` writes the same names and numbers.
+
+        >>> gnnloom.Run.open("web/first").metrics()["loss"].shape
+        (5,)
 
         Returns:
             (num_epochs,) int64 ``epoch``, counted from 1; ``bytes_sent`` and ``messages_sent``, sums over all ranks,
@@ -312,7 +318,7 @@ class Run:
             ``seconds`` of the slowest rank, and scores such as ``val_accuracy``, NaN in epochs without an evaluation.
 
         Raises:
-            CorruptError: the file of the metrics is damaged.
+            CorruptError: the metrics file is damaged.
         """
         from gnnloom.workflows.interop.export import metrics_rows
 
@@ -332,10 +338,10 @@ class Run:
         return frame
 
     def frame(self, *, smoothed: bool = False) -> pd.DataFrame:
-        """Predictions of the run for each vertex, as a pandas DataFrame; ``gnnloom.predict`` makes the predictions.
+        """The stored predictions of ``gnnloom.predict`` as a pandas DataFrame, with a row for each vertex.
 
         Args:
-            smoothed: the predictions that ``gnnloom.predict(run, smooth=...)`` smoothed over the edges of the graph.
+            smoothed: return the predictions that ``gnnloom.predict(run, smooth=...)`` smoothed over the edges.
 
         Returns:
             A row for each vertex, with its id or name in the source (``vertex``), its prediction (such as ``class``)
@@ -352,13 +358,13 @@ class Run:
         return frame_of(run_frame_table(self.dataset, self._stored, smoothed=smoothed))
 
     def state_dict(self, epoch: int | None = None) -> dict[str, torch.Tensor]:
-        """The weights of a checkpoint as whole tensors, for one process, whatever ranks trained them.
+        """Load the weights of a checkpoint into one process as whole tensors, for any number of training ranks.
 
         Args:
-            epoch: number of epochs after which the checkpoint was written; the last checkpoint by default.
+            epoch: number of finished epochs at the checkpoint; the last checkpoint by default.
 
         Returns:
-            Parameters and running averages by name, on the CPU, in the data type of the training.
+            Parameters and running averages by name, on the CPU, in the dtype of the training run.
 
         Raises:
             NotFoundError: the run has no such checkpoint.
@@ -369,10 +375,10 @@ class Run:
         return whole_state(read_checkpoint(self._stored.checkpoints, epoch))
 
     def predictions(self, start: int = 0, stop: int | None = None, *, smoothed: bool = False) -> NDArray[Any]:
-        """The predictions for the vertices ``start`` to ``stop``; ``gnnloom.predict`` makes them.
+        """Read the stored predictions of ``gnnloom.predict`` for vertices ``start`` to ``stop``.
 
         Args:
-            smoothed: those that ``gnnloom.predict(run, smooth=...)`` smoothed over the edges of the graph.
+            smoothed: return the predictions that ``gnnloom.predict(run, smooth=...)`` smoothed over the edges.
 
         Returns:
             (stop - start,) int32 classes; for several labels per vertex, (stop - start, num_classes) int8 zeros and
@@ -392,7 +398,7 @@ class Run:
         """(stop - start, num_classes) scores before the softmax or sigmoid.
 
         Args:
-            smoothed: those that ``gnnloom.predict(run, smooth=...)`` smoothed, which have gone through the softmax.
+            smoothed: return the scores that ``gnnloom.predict(run, smooth=...)`` smoothed, after the softmax.
 
         Raises:
             NotFoundError: the run has no predictions.
@@ -408,7 +414,7 @@ class Run:
         return self._stored.predictions().embedding(start, stop)
 
     def score(self, pairs: ArrayLike, *, decoder: str | None = None) -> NDArray[Any]:
-        """Scores of pairs of vertices, from the vectors of the run's predictions; ``gnnloom.predict`` makes them.
+        """Compute scores of pairs of vertices from the vertex vectors that ``gnnloom.predict`` stored.
 
         Args:
             pairs: (num_pairs, 2) integers: source and target by their numbers in the graph, from 0, as in the pairs of
@@ -440,23 +446,24 @@ class Run:
         model: str | None = None,
         decoder: str | None = None,
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The best targets of some vertices: those with the highest scores to which no edge leads from them yet.
+        """Find the targets with the highest scores for each vertex, among the vertices to which it has no edge.
 
-        Exact: every vertex is scored with all others. Edges are those of the graph that the links were made from, the
-        held-out ones among them. A vertex is never its own target.
+        The result is exact: each given vertex is scored with all other vertices. Edges are the edges of the graph that
+        the links were made from, including held-out edges. A vertex is never its own target.
 
         Args:
             vertices: (num_vertices,) integers, numbers of vertices in the graph; or texts such as ``["Acme"]``, ids or
                 names of the source.
-            k: number of targets for each.
-            ranks: number of MPI ranks that share the work, with the same result; by default this process alone. In an
-                MPI job, a number makes the call collective, and has to be that of the job.
+            k: number of targets per vertex.
+            ranks: number of MPI ranks that share the work; the result does not depend on it. By default, this process
+                does all the work. In an MPI job, ``ranks`` must be the number of ranks of the job, and the call is
+                collective.
             model, decoder: the run's model and decoder, as for ``gnnloom.predict``.
 
         Returns:
-            (num_vertices, k) targets, the best first, of equal ones the lower number: int64 numbers of vertices or, if
-            ``vertices`` are texts, the ids of the source as texts; and (num_vertices, k) scores. If a vertex has fewer,
-            -1 (or empty texts) and -inf follow.
+            (num_vertices, k) targets, best first, with ties broken by the lower vertex number: int64 vertex numbers or,
+            if ``vertices`` are texts, source ids as texts; and (num_vertices, k) scores. If a vertex has fewer than k
+            targets, -1 (or empty texts) and -inf fill its row.
 
         Raises:
             InputError: the run predicts vertices or classes of pairs, or ``vertices`` are not some of the graph.
@@ -483,14 +490,14 @@ class Run:
         return ids_as_text(target, targets) if are_texts(vertices) else targets, scores
 
     def score_frame(self, pairs: ArrayLike, *, decoder: str | None = None) -> pd.DataFrame:
-        """Scores of pairs that are given by the ids of the source, as ``gnnloom predict --pairs`` writes them.
+        """Compute scores of pairs that are given by source ids, in the form that ``gnnloom predict --pairs`` writes.
 
         Args:
             pairs: (num_pairs, 2) ids or names: a data frame with two columns, an array or a list.
             decoder: the run's decoder, as for ``gnnloom.predict``.
 
         Returns:
-            A row for each pair: ``source``, ``target``, ``score``, and ``probability`` or ``class`` where the run has
+            A row for each pair: ``source``, ``target``, ``score``, and ``probability`` or ``class`` if the run has
             them.
 
         Raises:
@@ -507,11 +514,11 @@ class Run:
             return frame_of(table)
 
     def top_frame(self, vertices: ArrayLike, k: int, *, decoder: str | None = None) -> pd.DataFrame:
-        """The best targets of vertices that are given by the ids of the source; see :meth:`top`.
+        """Find the best targets of vertices that are given by source ids; see :meth:`top`.
 
         Args:
             vertices: (num_vertices,) ids or names.
-            k: number of targets for each.
+            k: number of targets per vertex.
             decoder: the run's decoder, as for ``gnnloom.predict``.
 
         Returns:
@@ -551,7 +558,7 @@ class Run:
         return write_report(RunFacts.gather(self.dataset, self.name), folder)[0]
 
     def _repr_html_(self) -> str:
-        """A table of the main figures and the curve of the loss, for notebooks."""
+        """A table of the main figures and the loss curve, for notebooks."""
         return run_html(self.dataset, self._stored, self.metrics())
 
 
@@ -562,12 +569,12 @@ DatasetLike: TypeAlias = StoredDataset | str
 
 
 def as_catalog(catalog: CatalogLike) -> Catalog:
-    """Open the catalog that an argument stands for."""
+    """Open a catalog that is given as an object or a directory."""
     return Catalog(catalog.root if isinstance(catalog, StoredCatalog) else catalog)
 
 
 def as_dataset(dataset: DatasetLike, catalog: CatalogLike = None) -> Dataset:
-    """Open the dataset that an argument stands for.
+    """Open a dataset that is given as an object or a name.
 
     Args:
         dataset: the dataset, or its name.
@@ -575,7 +582,7 @@ def as_dataset(dataset: DatasetLike, catalog: CatalogLike = None) -> Dataset:
 
     Raises:
         NotFoundError: there is no such dataset.
-        InputError: this is not the name of a dataset, or a dataset was given along with another catalog.
+        InputError: the name is not valid, or a dataset object was given along with another catalog.
     """
     if isinstance(dataset, str):
         return as_catalog(catalog)[dataset]

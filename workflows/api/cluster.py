@@ -25,7 +25,7 @@ CLUSTER: Final[dict[str, Option]] = {option.flag: option for option in options_o
 
 
 def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str, Any]]:
-    """The cluster that the keywords of a function ask for, which mean what the options of the commands mean.
+    """Choose the cluster from the keywords of a function, which mean the same as the options of the commands.
 
     Returns:
         The cluster, and the other keywords.
@@ -64,19 +64,19 @@ def stage_options(
 
 
 def on_cluster(options: ClusterOptions, stage: Callable[[Cluster], Result]) -> Result:
-    """The result of a stage on a cluster that is open as long as this takes."""
+    """Run a stage on a cluster that is open only during the call, and return the result of the stage."""
     with open_cluster(options) as cluster:
         return stage(cluster)
 
 
 def stored_reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
-    """The reverses of the relations of a graph with types, which are stored if they are not there yet."""
+    """The reverses of the relations of a graph with types; they are stored first if they do not exist."""
     # In this process, so that a script needs no `if __name__ == "__main__":`.
     return on_cluster(ClusterOptions(workers=0), lambda cluster: reverse_relations(dataset, graph, cluster))
 
 
 def once_per_job(action: Callable[[], Result]) -> Result:
-    """Make and find a result; inside an MPI job, where every rank calls it, on rank 0 first and then on all others.
+    """Make or find a result. Collective inside an MPI job: rank 0 acts first, then all other ranks.
 
     Args:
         action: makes an artifact, or finds it if it exists.

@@ -29,15 +29,18 @@ def export(
 ) -> pd.DataFrame | Path:
     """Export predictions, embeddings, metrics, features, labels, parts, edges or pairs, with the source's vertex ids.
 
+    >>> list(gnnloom.export("web", "labels").columns)
+    ['vertex', 'label', 'split']
+
     Args:
-        dataset: the dataset or its name; or a run, or ``DATASET/RUN``, for what a run has.
+        dataset: the dataset or its name; or, for contents of a run, the run or ``DATASET/RUN``.
         what: ``predictions``, ``scores``, ``smoothed-predictions``, ``smoothed-scores``, ``embeddings`` or ``metrics``
             of a run; ``edges``, ``features``, ``labels``, ``targets``, ``partition`` or ``pairs`` of a dataset. The
             pairs of links have their split.
         out: file to write, piece by piece, in little memory: ``.npy``, ``.npz``, ``.parquet`` or ``.csv``. By default,
             the whole table becomes a data frame.
-        run: name of the run, if the dataset has several and ``dataset`` names none.
-        parts, method: of the partition, if there are several.
+        run: name of the run, if the dataset has several and ``dataset`` does not name one.
+        parts, method: number of parts and method of the partition, if there are several.
         key: the graph, vertex data, partition or links, or its key, if there are several.
         relation: of a graph with types, the relation whose edges to export, with all their columns.
         safe_csv: put an apostrophe before names in a ``.csv`` that a spreadsheet takes for formulas.
@@ -47,9 +50,9 @@ def export(
         A pandas DataFrame with the columns of the CSV file; or the path of the file.
 
     Raises:
-        InputError: ``what`` is unknown, an option does not go with it, or the suffix of ``out`` is unknown.
-        NotFoundError: the dataset, the run or what to export does not exist.
-        MissingPackageError: there is no ``out``, and pandas is not installed.
+        InputError: ``what`` is unknown, an option does not apply to it, or the suffix of ``out`` is unknown.
+        NotFoundError: the dataset, the run or its contents do not exist.
+        MissingPackageError: ``out`` is not given, and pandas is not installed.
     """
     if isinstance(dataset, Run):
         found, named = dataset.dataset, dataset.name
@@ -66,7 +69,7 @@ def export(
 def report(
     *runs: Run | str, compare: bool = False, out: Path | str | None = None, catalog: CatalogLike = None
 ) -> list[Path]:
-    """Write a report on each run, or one that compares them: an HTML page, and its pictures as PNG files.
+    """Write a report on each run, or one report that compares the runs: an HTML page, and its pictures as PNG files.
 
     Args:
         runs: runs, ``DATASET/RUN``, ``DATASET`` if it has only one run, or folders of runs.
@@ -76,10 +79,10 @@ def report(
         catalog: where to look for names; as for :func:`gnnloom.ingest`.
 
     Returns:
-        The files that were written; the pages end in ``.html``.
+        Paths of the written files; the names of pages end in ``.html``.
 
     Raises:
-        InputError: no run is given, or only one to compare; or no epoch of a run has finished.
+        InputError: no run is given, or only one run to compare; or no epoch of a run has finished.
         NotFoundError: there is no such run.
         ExistsError: ``out`` exists and is not a report.
         MissingPackageError: Matplotlib is not installed.

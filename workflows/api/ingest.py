@@ -102,9 +102,13 @@ def ingest(
     catalog: CatalogLike = None,
     **options: Unpack[IngestKeywords],
 ) -> Dataset:
-    """Store edges as the graph of a dataset, along with the vertex data that come with them.
+    """Store edges as the graph of a dataset, along with vertex data that the source contains.
 
-    A call that was interrupted continues where it stopped. If the graph exists, nothing is done.
+    A repeated call continues an interrupted one. If the graph exists, the call returns it.
+
+    >>> triangle = gnnloom.ingest("triangle", [[0, 1], [1, 2], [2, 0]], undirected=True)
+    >>> triangle.graph()
+    Graph(3 vertices, 9 nonzeros, symmetric, 1 row block)
 
     Args:
         name: name of the dataset, which is created if it does not exist.
@@ -116,8 +120,8 @@ def ingest(
             weights; an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
         relations: instead of a source, the tables of a graph with types, by source type, name of the relation and
             target type, such as ``{("user", "buys", "item"): "clicks.csv:user_id,item_id"}``: the name of a file,
-            perhaps with its columns, of which further ones say what they hold, as in ``amount as weight`` or ``fee as
-            feature else 0``; a frame, or a tuple of a frame and its columns; or edges in memory.
+            optionally with its columns, where a column after the ends of edges has a role, as in ``amount as weight``
+            or ``fee as feature else 0``; a frame, or a tuple of a frame and its columns; or edges in memory.
         vertices: tables of the vertices of some types, by type: the name of a file or several, perhaps with the column
             of ids, ``"users.csv:id"``; a frame, or a tuple of a frame and its columns; or an array of ids. Columns
             after the ids may be followed by ``as feature``, ``as label``, ``as target`` or ``as split``.
@@ -131,11 +135,11 @@ def ingest(
             ``scheduler`` to use instead, and folder and file ``scratch`` and ``performance_report``.
 
     Raises:
-        InputError: the source has no edges or something that is not one, an option is unknown, or an id is not a number
-            where numbers are expected; ``ids="names"`` expects none.
+        InputError: the source has no edges or an invalid edge, an option is unknown, or an id is not a number and
+            ``ids`` is not ``compact`` or ``names``.
         NotFoundError: a file does not exist.
         ExistsError: the dataset has a graph from another source or with other options, and ``add`` is not given.
-        BudgetError: the memory per worker or the disk is too small; raised before the work begins.
+        BudgetError: the memory per worker or the disk is too small; raised before any work starts.
     """
     cluster, given = choose_cluster(options)
     of_graph, of_types, of_vertices, others = split_fields(given, IngestOptions, TypedOptions, VertexOptions)
@@ -184,14 +188,14 @@ def ingest(
 
 
 def typed_source(locations: Sequence[str], format_name: str | None, values: Mapping[str, Any]) -> DeclaredTables | None:
-    """The tables of a graph with types, if the format or the headers of a source say so; None for other sources.
+    """The tables of a graph with types, if the format or the headers define types; None for other sources.
 
     Args:
         values: options of the format.
 
     Raises:
         NotFoundError: a file does not exist.
-        InputError: a header is not complete.
+        InputError: a header is incomplete.
     """
     if format_name == TRIPLES:
         return triples_tables(locations, values)
@@ -207,11 +211,11 @@ def check_typed(source: Any, relations: Any, of_types: Iterable[str], others: It
     """Check that a graph with types is given by relations, and any other by a source.
 
     Args:
-        of_types: names of the options of graphs with types that are given.
-        others: names of what is given and does not go with relations.
+        of_types: names of the given options that only graphs with types have.
+        others: names of the given options that do not apply to relations.
 
     Raises:
-        InputError: both are given, or neither.
+        InputError: both a source and relations are given, or neither.
     """
     if relations is None:
         if source is None:
@@ -237,6 +241,9 @@ def generate(
     **options: Unpack[GenerateKeywords],
 ) -> Dataset:
     """Generate a graph from a seed as a dataset, without an intermediate file.
+
+    >>> gnnloom.generate("grid", "lattice", size=(20, 30)).graph().num_vertices
+    600
 
     Args:
         name: name of the dataset, which is created if it does not exist.
@@ -290,7 +297,14 @@ def features(
 ) -> Dataset:
     """Store features, labels and a split for the vertices of a dataset: from files, arrays in memory, or synthetic.
 
-    Row k belongs to vertex k; with ``ids="compact"``, to the vertex whose id was k, or to the k-th name.
+    Row k belongs to vertex k; in a graph that was ingested with ``ids="compact"``, to the vertex with id k or with the
+    k-th name.
+
+    >>> triangle = gnnloom.ingest("triangle", [[0, 1], [1, 2], [2, 0]], undirected=True)
+    >>> split = ["train", "train", "test"]
+    >>> triangle = gnnloom.features(triangle, feature=np.eye(3), label=[0, 1, 1], split=split)
+    >>> triangle.vertices().label()
+    array([0, 1, 1], dtype=int32)
 
     Args:
         dataset: the dataset or its name.
@@ -304,22 +318,23 @@ def features(
         target: (n,) or (n, C) numbers to predict instead of labels, NaN for unknown; or as for ``feature``.
         ids_file: (n,) ids of the vertices that the rows of arrays belong to, as in the edges; or the name of a file;
             or a frame and its column of ids, ``(frame, "id")``.
-        by_id: files and frames: whether the first column, or the index of a frame of pandas, has the ids of the
-            vertices; by default no, and a table that seems to have some is refused.
+        by_id: files and frames: whether the first column, or the index of a pandas frame, has the ids of the vertices;
+            by default no, and a table that seems to have ids is refused.
         graph: the graph or its key, to choose between several.
         of_type: type of the vertices, in a graph with types.
-        add: store other vertex data next to those that the graph has.
-        like: another dataset, or ``DATASET/KEY`` of its vertex data, like which columns are stored: with the same
+        add: store another set of vertex data for a graph that has one.
+        like: another dataset, or ``DATASET/KEY`` of its vertex data, whose encoding of columns to reuse: the same
             categories, means in place of missing values and numbers of classes, so that a model trained there can
             predict here.
         catalog: as for :func:`ingest`, as are the options of the workers.
-        options: how features are stored (``store``); what missing ones become (``missing``, ``missing_indicator``), and
-            the most words of a column (``categories``); options of the synthetic data: ``dim``, ``classes``, ``seed``.
+        options: how features are stored (``store``), how missing features are filled (``missing``,
+            ``missing_indicator``), the maximum number of words of a column (``categories``), and options of the
+            synthetic data: ``dim``, ``classes``, ``seed``.
 
     Raises:
         InputError: the number of rows is wrong, or a value cannot be used; the message names the array and row.
         NotFoundError: a file, the dataset or its graph does not exist.
-        ExistsError: the dataset has other vertex data, and ``add`` is not given.
+        ExistsError: the graph has other vertex data, and ``add`` is not given.
     """
     is_keyed = bool(by_id) or ids_file is not None
     found, kind = as_dataset(dataset, catalog), vertex_kind(synthetic, by_id=is_keyed)
@@ -345,11 +360,11 @@ def features(
 
 
 def vertices_like(dataset: StoredDataset, like: DatasetLike) -> Vertices:
-    """The vertex data that an argument names: of a dataset, or ``DATASET/KEY`` in the catalog of another one.
+    """Find the vertex data of a dataset, or with ``DATASET/KEY``, in the catalog of another dataset.
 
     Raises:
-        NotFoundError: there are none.
-        InputError: there are several.
+        NotFoundError: there is no vertex data.
+        InputError: there are several, and no key chooses one.
     """
     if not isinstance(like, str):
         return like.vertices()
@@ -368,7 +383,7 @@ def _source_options(owners: Mapping[str, Format] | Mapping[str, VertexKind]) -> 
 
 
 def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, str]:
-    """Names of the arrays in memory by the files that hold them; arrays of one frame share a file."""
+    """Names of arrays by temporary file; arrays of one frame share a file."""
     found: dict[str, str] = {}
     for name, value in arrays.items():
         if name in files and in_memory(value):
@@ -382,9 +397,9 @@ class OpenedSource:
     """Edges and the vertex data that come along with them, before they are stored.
 
     Attributes:
-        vertices: None if no vertex data come along.
+        vertices: vertex data in the source; None if there is none.
         understood: how the files are read.
-        notes: what to say about the files when the graph is stored.
+        notes: notes on the files to print when the graph is stored.
     """
 
     edges: EdgeSource
@@ -428,8 +443,8 @@ class Storing:
             shown: called with how the files are read, before the reading is checked.
 
         Raises:
-            GnnloomError: as :func:`~gnnloom.pipeline.sources.format.open_edges`. A table that only can be one of
-                vertices is named as such.
+            GnnloomError: as :func:`~gnnloom.pipeline.sources.format.open_edges`. The message says so if a table can
+                only be a table of vertices.
         """
         chosen = format_name or guess_format(locations)
         try:
@@ -472,10 +487,10 @@ class Storing:
         return graph, vertices, [*of_vertices, *graph_notes(graph, source.edges, self.graph), *source.notes]
 
     def check(self, tables: TypedTables) -> None:
-        """Check that options of vertex data are only given for tables that have some.
+        """Check that options of vertex data are given only if a table has vertex data.
 
         Raises:
-            InputError: they are given, and no table of vertices has any.
+            InputError: such options are given, and no table of vertices has vertex data.
         """
         if self.vertices != _STORED and not tables.data:
             store = self.vertices.store
@@ -496,7 +511,7 @@ class Storing:
 
     @contextmanager
     def _dataset(self) -> Iterator[StoredDataset]:
-        """Make or find the dataset; if the block fails and leaves nothing to finish in a new one, remove that again."""
+        """Make or find the dataset; if the block fails, remove a new dataset that holds nothing to finish."""
         had_catalog, is_new = self.catalog.root.exists(), self.name not in self.catalog
         dataset = self.catalog.create(self.name)
         try:
@@ -526,10 +541,10 @@ def open_vertex_data(
         values: options of the kind.
         owner: the vertices, of a graph or of a type.
         shown: called with how the files are read.
-        asks: refuse a table that leaves open what it is.
+        asks: refuse an ambiguous table.
 
     Raises:
-        InputError, NotFoundError: the source cannot be opened, or leaves open what it is.
+        InputError, NotFoundError: the source cannot be opened, or is ambiguous.
     """
     if owner.type and kind.is_synthetic:
         raise InputError(f"{kind.name}: vertices of a type get data from files only; give feature, label or split")
@@ -545,7 +560,7 @@ def open_vertex_data(
 def plan_vertices(
     source: VertexSource, owner: SourceIds, cluster: ClusterOptions, storing: VertexOptions, *, by_id: bool
 ) -> dict[str, int]:
-    """Maximum needs of storing vertex data.
+    """Upper bounds of the memory and disk space for storing vertex data.
 
     Args:
         owner: the vertices, of a graph or of a type.
@@ -567,7 +582,7 @@ def plan_vertices(
 
 
 def vertex_kind(synthetic: str | None, *, by_id: bool) -> VertexKind:
-    """The kind of vertex data that was asked for: synthetic, by id, or one row per vertex.
+    """Kind of the vertex data: synthetic, by id, or one row per vertex.
 
     Raises:
         InputError: there is no such synthetic data.

@@ -41,15 +41,19 @@ def draw_links(
     catalog: CatalogLike = None,
     **options: Unpack[DrawKeywords],
 ) -> Links:
-    """Hold edges out of a graph for validation and testing, and store the graph without them as another one.
+    """Hold out edges of a graph for validation and testing, and store the graph without these edges as another graph.
 
-    Both directions of an undirected graph are one edge, as are those of a directed graph in which every edge has its
-    reverse. Loops are never held out. With ``by="time"``, the latest edges
-    are held out, of a graph that was ingested with their times.
+    The two directions of an edge count as one edge if the graph is undirected, or if every edge of a directed graph has
+    its reverse. Loops are never held out. ``by="time"`` holds out the latest edges of a graph that was ingested with
+    times.
 
-    In a graph with types, ``relation`` names the relation whose edges are the pairs. Negatives are pairs of its types,
-    and the other graph refers to all other relations. An edge and its reverse in a relation within one type are held
-    out together by default.
+    In a graph with types, ``relation`` names the relation whose edges are the pairs. Negatives are pairs of the
+    relation's types, and the new graph refers to the original graph for all other relations. An edge and its reverse in
+    a relation within one type are held out together by default.
+
+    >>> links = gnnloom.draw_links("web", valid=0.1, test=0.1)
+    >>> links.num_pairs["test"], links.pair("test").shape
+    (72, (72, 2))
 
     Args:
         dataset: the dataset or its name.
@@ -63,8 +67,8 @@ def draw_links(
         ``dataset.typed_graph(...)`` if it has types.
 
     Raises:
-        InputError: an option is unknown or out of range, a split gets no pair, or edges are chosen by their times, and
-            have none or all the same; or the graph has types and no relation is chosen, or no types and one is.
+        InputError: an option is unknown or out of range; a split would be empty; edges are chosen by time, but have no
+            times or equal times; or ``relation`` is missing for a graph with types, or given for a graph without.
         NotFoundError: the dataset or one of its graphs does not exist.
         BudgetError: the memory per worker is too small.
     """
@@ -81,10 +85,10 @@ def read_links(
     catalog: CatalogLike = None,
     **options: Unpack[LinksKeywords],
 ) -> Links:
-    """Store pairs of vertices from files, and the graph without those edges that are for validation and testing.
+    """Store pairs of vertices from files, and the graph without the pairs for validation and testing.
 
-    Ids are those of the files that the graph was made from: numbers or names. A split without negatives gets pairs that
-    are no edges of the graph, ``negatives`` for each of its pairs, each equally likely.
+    The files use the same ids, numbers or names, as the files that the graph was made from. A split without negatives
+    gets ``negatives`` random pairs for each of its pairs; they are drawn uniformly from the pairs that are not edges.
 
     In a graph with types, ``relation`` names the relation of the pairs: the two columns are ids of its source type and
     of its target type, and negatives have the same types.
@@ -96,10 +100,10 @@ def read_links(
         options: as in ``gnnloom links NAME file --help``: the files ``train``, ``valid`` and ``test``, and more.
 
     Returns:
-        The pairs; ``dataset.graph(result.message_graph)`` is the graph without those that are held out.
+        The pairs; ``dataset.graph(result.message_graph)`` is the graph without held-out edges.
 
     Raises:
-        InputError: an option is unknown, something in a file is not a pair of vertices of the graph, or pairs are in
+        InputError: an option is unknown, a file has a row that is not a pair of vertices of the graph, or a pair is in
             several splits.
         NotFoundError: the dataset, its graph or a file does not exist.
         BudgetError: the memory per worker is too small.
@@ -126,7 +130,7 @@ def read_ogb_links(
 ) -> Links:
     """Store the pairs of an OGB folder for link prediction, with their negatives.
 
-    The graph of such a folder has the edges to train on, so that none is held out.
+    The graph in such a folder has only the training edges, so no edge is held out.
 
     Args:
         dataset: the dataset of the folder's graph, or its name.
@@ -136,7 +140,7 @@ def read_ogb_links(
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
 
     Raises:
-        InputError: a file has other arrays, or pairs that are not vertices of the graph.
+        InputError: a file has unexpected arrays, or pairs of numbers that are not vertices of the graph.
         NotFoundError: the dataset, its graph, the folder or a file in it does not exist.
         BudgetError: the memory per worker is too small.
     """
@@ -158,22 +162,23 @@ def draw_hard_negatives(
     catalog: CatalogLike = None,
     **options: Unpack[HardKeywords],
 ) -> Links:
-    """Store links with the pairs of others, and negatives of each pair for validation and testing that look like edges.
+    """Store new links with the pairs of existing links, and hard negatives for each validation and test pair.
 
-    Half of them replace the target of their pair, half its source, by vertices that rank high by resource allocation,
-    personalized PageRank and features with the other end. The message graph is that of the others.
+    Half of the negatives replace the target of their pair, the other half its source, by vertices that rank high with
+    the other end by resource allocation, personalized PageRank and features. The new links have the message graph of
+    the existing links.
 
     Args:
         dataset: the dataset or its name.
-        links: the links with the pairs or their key, if there are several without negatives of each pair.
+        links: the links with the pairs, or their key, if the dataset has several without negatives of each pair.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
         options: as in ``gnnloom links NAME hard --help``: ``negatives``, ``features``, ``seed``, ``relation``.
 
     Returns:
-        The new links. Runs on their message graph have to choose them: ``links=result``.
+        The new links. Runs on the message graph must choose between the links: ``links=result``.
 
     Raises:
-        InputError: an option is unknown or out of range, the pairs have values or negatives of their own, or there are
+        InputError: an option is unknown or out of range, the pairs already have values or negatives, or the graph has
             too few vertices.
         NotFoundError: the dataset or its links do not exist.
         BudgetError: the memory per worker is too small.
@@ -189,14 +194,14 @@ def draw_hard_negatives(
 
 
 def find_pairs(dataset: StoredDataset, key: str | None, relation: str | None = None) -> Links:
-    """The links with this key; by default, the only ones whose pairs have no values and no negatives of their own.
+    """Find the links with this key; by default, the only links whose pairs have neither values nor negatives.
 
     Args:
         relation: name of the relation of the pairs, in a graph with types; None for any.
 
     Raises:
-        NotFoundError: there are no such links.
-        InputError: there are several, or links of another relation.
+        NotFoundError: no links match.
+        InputError: several links match, or the links are links of another relation.
     """
     if key is not None:
         chosen = dataset.links(key)
@@ -228,11 +233,11 @@ def find_pairs(dataset: StoredDataset, key: str | None, relation: str | None = N
 
 
 def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
-    """The graph to hold links out of.
+    """Find the graph to hold out links from.
 
     Raises:
-        NotFoundError: there is no such graph, or links were held out of it.
-        InputError: there are several, and none is chosen, or the graph has types.
+        NotFoundError: there is no such graph, or it is a graph without held-out edges.
+        InputError: there are several graphs and none is chosen, or the graph has types.
     """
     found = dataset.graph(graph)
     if dataset.origin(found.artifact.key) != found.artifact.key:
@@ -244,12 +249,12 @@ def find_linked(dataset: StoredDataset, graph: str | None) -> Graph:
 
 
 def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions | FileOptions) -> Graph | Relation:
-    """The graph that links are pairs of, or the relation of a graph with types.
+    """Find the graph, or the relation of a graph with types, whose edges become pairs.
 
     Raises:
-        NotFoundError: there is no such graph or relation, or links were held out of the graph.
-        InputError: there are several graphs, and none is chosen; or the graph has types and no relation is chosen, or
-            no types and one is.
+        NotFoundError: there is no such graph or relation, or it is a graph without held-out edges.
+        InputError: there are several graphs and none is chosen; or ``relation`` is missing for a graph with types, or
+            given for a graph without.
     """
     if options.relation is None:
         typed = typed_graph(dataset, graph)
@@ -272,9 +277,9 @@ def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions |
 
 
 def find_times(dataset: StoredDataset, options: DrawOptions) -> DrawOptions:
-    """The options with the whole key of the graph that has the times, of which the first digits suffice.
+    """Complete the key of the graph with the times, of which the options may have only the first digits.
 
-    Links that were drawn by these times may have outlived the graph.
+    The graph may have been removed after links were drawn by its times.
     """
     if options.times is None:
         return options
@@ -288,14 +293,14 @@ def find_times(dataset: StoredDataset, options: DrawOptions) -> DrawOptions:
 def store_drawn(
     dataset: StoredDataset, linked: Graph | Relation, options: DrawOptions, cluster: ClusterOptions
 ) -> Links:
-    """Draw links from a graph or a relation, on a cluster that is open as long as this takes."""
+    """Draw links from a graph or a relation, on a cluster that is open only during the call."""
     if isinstance(linked, Relation):
         return on_cluster(cluster, lambda opened: draw_relation_links(dataset, linked, options, opened))
     return on_cluster(cluster, lambda opened: draw(dataset, linked, find_times(dataset, options), opened))
 
 
 def store_given(dataset: StoredDataset, linked: Graph | Relation, given: GivenLinks, cluster: ClusterOptions) -> Links:
-    """Store links of a graph or a relation from files, on a cluster that is open as long as this takes."""
+    """Store links of a graph or a relation from files, on a cluster that is open only during the call."""
     if isinstance(linked, Relation):
         return on_cluster(cluster, lambda opened: store_relation_links(dataset, linked, given, opened))
     return on_cluster(cluster, lambda opened: store_links(dataset, linked, given, opened))

@@ -65,35 +65,40 @@ def loader(
 ) -> Loader:
     """Iterate over batches as ``Data`` of PyTorch Geometric, drawn from a graph and features that stay on disk.
 
-    Batches of a graph with types are ``HeteroData``, unless it has one type and one relation.
+    Batches of a graph with types are ``HeteroData``, unless the graph has only one type and one relation.
 
-    Equal arguments give equal batches, in any process. Those of one process are the batches of ``gnnloom train --mode
-    neighbor --draw-once`` on one rank, or of ``--mode subgraph``; with ``links``, the batches of ``--task link``.
+    Equal arguments give equal batches, in any process. With ``size=1``, the batches equal the batches of ``gnnloom
+    train --mode neighbor --draw-once`` on one rank, or of ``--mode subgraph``; with ``links``, the batches of ``--task
+    link``.
 
     A batch has ``x``, ``edge_index`` (sources first) or ``adj_t``, ``y``, ``n_id`` and ``e_id`` (positions of vertices
     and edges in the graph), ``batch_size`` (the leading vertices are the examples), ``edge_weight`` if the graph is
     weighted or ``normalization`` is given, and ``num_sampled_nodes`` and ``num_sampled_edges`` of the hops, for
     ``trim_to_layer``. Subgraphs have ``train_mask``, ``val_mask`` and ``test_mask``, and with ``presamples``
     GraphSAINT's ``node_norm`` and ``edge_norm``. Batches of pairs have ``edge_label_index`` (numbers in the batch),
-    ``edge_label`` and ``input_id``: first the pairs, then the negatives of the first, of the second, and so on. With
-    the splits valid and test, these are the negatives that an evaluation of a run compares the pairs with; of a pool
-    that all pairs share, every batch has a part, and an epoch the whole pool once.
+    ``edge_label`` and ``input_id``: first the pairs, then the negatives of the first pair, of the second pair, and so
+    on. In splits valid and test, the negatives are the negatives that an evaluation uses; if all pairs share a pool of
+    negatives, every batch has a part of the pool, and an epoch has the whole pool once.
 
     In a graph with types, each type has ``x``, ``y``, ``n_id`` and ``num_sampled_nodes``, and the type of the examples
     ``batch_size`` and ``input_id`` (numbers among the examples); each relation has ``edge_index``, ``e_id``,
     ``num_sampled_edges``, and the columns of its edges as ``edge_attr``, ``edge_weight``, ``time`` and ``edge_label``.
-    In batches of pairs of a relation, the relation has the fields of the pairs, whose ends lead the vertices of their
-    types; numbers of its edges count in the relation with held-out edges.
-    Numbers of vertices count within their types, and numbers of edges within their relations, as in ``to_pyg()``.
+    In batches of pairs of a relation, the relation has the fields of the pairs, and the ends of the pairs come first
+    among the vertices of their types; edge numbers of the relation include held-out edges. Vertices are numbered within
+    their types, and edges within their relations, as in ``to_pyg()``.
+
+    >>> for batch in gnnloom.loader("web", fanout=(5, 5), batch_size=16):
+    ...     assert batch.batch_size <= 16
+    ...     assert batch.x.shape == (batch.num_nodes, 8)
 
     Args:
         dataset: the dataset or its name.
-        vertices: (num_seeds,) vertices, or a mask of all, instead of the vertices of a split.
+        vertices: (num_seeds,) vertices, or a (num_vertices,) mask, instead of the vertices of a split.
         of_type: in a graph with types, the type of the examples; by default the only type with labels.
-        links: links or their key, or True for the only ones: batches of their pairs, on the graph without held-out
-            edges.
-        samples: samples or their key, which `gnnloom sample --draw-once` stored, or `gnnloom sample --of-type` for a
-            graph with types: read them instead of drawing. Only the seeds then have labels.
+        links: links or their key, or True for the only links: return batches of their pairs, on the graph without
+            held-out edges.
+        samples: samples or their key, stored by `gnnloom sample --draw-once`, or by `gnnloom sample --of-type` for a
+            graph with types: read stored batches instead of drawing them. Only the seeds then have labels.
         graph: the graph or its key, to choose between several.
         vertex_data: vertex data or their key, to choose between several features and labels; in a graph with types, by
             type.
@@ -105,7 +110,7 @@ def loader(
 
     Raises:
         MissingPackageError: PyTorch Geometric is not installed.
-        InputError: an option is unknown, out of its range, or not one of this kind of batches; or what is asked for is
+        InputError: an option is unknown, out of range, or does not apply to this kind of batches; or requested data are
             missing.
         NotFoundError: the dataset, its graph, links or samples do not exist.
     """
@@ -217,7 +222,7 @@ class _Asked:
         return TypedPairSource(**of_types, **_paired(self.stored_links, values, given))
 
     def _vertices_of_types(self, graph: TypedGraph) -> dict[str, Vertices]:
-        """The data of the vertices of each type that has some."""
+        """Vertex data by type, for types that have vertex data."""
         keys = self.vertex_data or {}
         if not isinstance(keys, Mapping):
             raise InputError(f"vertex_data {keys!r}: the graph has types; give a mapping from types to keys")
@@ -236,8 +241,8 @@ class _Asked:
 
         Args:
             stored: the data of vertices by type.
-            needed: a type whose vertices need labels, if there are to be labels.
-            labels: read the labels of types that have some.
+            needed: type whose vertices need labels, if labels are read.
+            labels: read the labels of types that have labels.
         """
         choices = {}
         for name in {*stored, *([] if needed is None else [needed])}:
@@ -274,7 +279,8 @@ class _Asked:
 
         Raises:
             NotFoundError: there is no such type.
-            InputError: none was given, and not exactly one type has labels.
+            InputError: no type is given, and the number of types with labels is
+                not one.
         """
         if self.of_type is not None:
             return graph.type(self.of_type).name
@@ -360,7 +366,7 @@ def _check_size(samples: StoredSamples[Any], size: int) -> None:
     """Check that samples are for the processes that share an epoch.
 
     Raises:
-        InputError: they are for others.
+        InputError: the samples were drawn for another number of processes.
     """
     if samples.num_ranks != size:
         raise InputError(
@@ -385,7 +391,7 @@ def _paired(links: Links, values: dict[str, Any], given: dict[str, Any]) -> dict
     """Fields of a source of pairs.
 
     Raises:
-        InputError: the split is not one of pairs.
+        InputError: the split is not a split of pairs.
     """
     if values["split"] == ALL_VERTICES:
         raise InputError(f"split {ALL_VERTICES}: pairs are in split train, valid or test")
@@ -407,7 +413,7 @@ def _seeds(given: Any, num_vertices: int) -> NDArray[np.int64]:
     """(num_seeds,) int64 vertices, ascending, from numbers in any order or a mask.
 
     Raises:
-        InputError: these are not different vertices.
+        InputError: a vertex is repeated or out of range.
     """
     array = np.asarray(given)
     if array.dtype == bool and array.shape == (num_vertices,):

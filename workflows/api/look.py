@@ -57,8 +57,8 @@ class Look:
     Attributes:
         files: how each file is read, with its first rows.
         command: the command that stores the source; empty for edges in memory.
-        others: further commands, by when they are the right ones: ``if each row is a vertex``, or for the vertex data
-            next to edges. For data in memory, they are calls of Python.
+        others: further commands, by the condition under which they apply: ``if each row is a vertex``, or for vertex
+            data in addition to edges. For data in memory, they are Python calls.
     """
 
     files: tuple[Understood, ...]
@@ -66,13 +66,13 @@ class Look:
     others: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Lines for people."""
+        """Readable text of several lines."""
         return "\n".join([*(line for each in self.files for line in each.lines()), *self.commands()]).rstrip()
 
     __repr__ = __str__
 
     def commands(self) -> list[str]:
-        """The command, and the others with when they are the right ones."""
+        """All commands, each with the condition under which it applies."""
         return [*filter(None, [self.command]), *(f"{when}: {command}" for when, command in self.others.items())]
 
     def to_json(self) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def look(
     format: str | None = None,  # noqa: A002 - the name of the option of the command
     **options: Any,
 ) -> Look:
-    """Find out how a source would be read, without storing anything.
+    """Show how a source would be read, without storing anything.
 
-    >>> print(gnnloom.look("calls.csv"))  # doctest: +SKIP
+    >>> print(gnnloom.look("calls.csv"))
     calls.csv: text, fields between commas; the first line names the columns
       edges from caller to callee
       ids are names: 'ann' in line 2 is not a number
@@ -160,7 +160,7 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
 
 
 def _are_edges(vertices: VertexReading | None) -> bool:
-    """Whether files are edges rather than vertices, judging by what they are as vertices."""
+    """Whether the files hold edges rather than vertices, given their reading as vertices."""
     return vertices is None or vertices.has_edges or vertices.rows is Rows.EDGE_LIKELY
 
 
@@ -238,7 +238,7 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
 
 
 def _have_one_type(edges: Understood, tables: Sequence[VertexReading]) -> bool:
-    """Whether tables of vertices are about the same vertices, which are the ends of all edges.
+    """Whether several tables of vertices describe the same vertices, which are the ends of all edges.
 
     Their ids are in columns of one name and some of the first ids are in all tables; no end is called as a type is.
     """
@@ -265,7 +265,7 @@ def _type_name(location: str, vertices: VertexReading) -> str:
 
 
 def _is_plain(vertices: VertexReading) -> bool:
-    """Whether ``--vertices`` can name all that is read of a table of vertices."""
+    """Whether ``--vertices`` can name all columns of a table of vertices."""
     return vertices.others == ("--by-id",) and vertices.named.keys() == vertices.files.keys()
 
 
@@ -277,7 +277,7 @@ def _type_table(location: str, vertices: VertexReading) -> str:
 
 
 def _relation_names(locations: Sequence[str]) -> list[str]:
-    """Names of the relations of some tables, from the names of their files; with folders where these are equal."""
+    """Names of relations, from the names of files; folders are added to distinguish equal names."""
     stems = [Path(location).name.partition(".")[0] for location in locations]
     words = [
         stem if stems.count(stem) == 1 else str(Path(location).with_name(stem))
@@ -321,7 +321,7 @@ def _merge(values: Sequence[str]) -> list[str]:
 
 
 def _cells(edges: Understood, name: str) -> list[str]:
-    """The cells of a column in the first rows; none if the column is not shown."""
+    """Cells of a column in the first rows; empty if the column is not shown."""
     at = edges.columns.index(name) if name in edges.columns else len(edges.columns)
     return [row[at] for row in edges.rows if at < len(row)]
 
@@ -329,9 +329,9 @@ def _cells(edges: Understood, name: str) -> list[str]:
 def _two_types(
     locations: Sequence[str], format_name: str | None, understood: Sequence[Understood], *, by_word: bool
 ) -> dict[str, str]:
-    """The command that keeps the ends of edges apart, if their columns are called as two types are.
+    """The command that stores the ends of edges as two types, if the names of their columns suggest two types.
 
-    Without ``id`` in the names, columns with an id in common are of one type.
+    If the names do not contain ``id``, columns that share an id have one type.
 
     Args:
         by_word: any word may be a type, such as ``payer`` and ``shop``; each row is certainly an edge.

@@ -1,4 +1,4 @@
-"""Forecasts of trainings on a machine, the measurement of this one, and checks of the installation."""
+"""Forecasts training runs, measures this machine, and checks the installation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def plan(
     Args:
         dataset: the dataset or its name.
         ranks: number of MPI ranks.
-        memory_per_rank: bytes that a rank may take; by default those of the profile.
+        memory_per_rank: memory limit per rank, in bytes; by default the limit in the profile.
         profile: profile of the machine: one that ``gnnloom calibrate`` stored, ``summit``, ``perlmutter``,
             ``frontier``, ``generic``, or a JSON file.
         graph: the graph or its key, to choose between several.
@@ -70,7 +70,7 @@ def plan(
             planned.
 
     Returns:
-        The ``plans`` of ``gnnloom plan --json``, from which ``pandas.DataFrame`` makes a table.
+        The list ``plans`` of ``gnnloom plan --json``; ``pandas.DataFrame`` converts it to a table.
 
     Raises:
         InputError: an option is unknown or has a wrong value.
@@ -88,14 +88,14 @@ def plan(
 
 @dataclass(frozen=True)
 class Scaling:
-    """A simulation: the forecast of every algorithm on more and more ranks.
+    """The forecast of every algorithm for ascending numbers of ranks.
 
     Attributes:
         machine: the profile that the times come from.
         plans: the best process grid of each algorithm, by number of ranks.
-        crossings: numbers of ranks from which another algorithm is the fastest.
-        notes: sentences about figures that are not exact.
-        pages: files that were written: the page, and its pictures.
+        crossings: numbers of ranks at which the fastest algorithm changes.
+        notes: notes on figures that are not exact.
+        pages: paths of the written page and pictures.
     """
 
     machine: MachineProfile
@@ -156,9 +156,9 @@ def simulate(
     Args:
         dataset: the dataset or its name; alternatively, give the sizes of a graph that is not stored:
         vertices: its vertices.
-        edges: its nonzeros: edges in both directions, and self loops.
-        features, classes: numbers of its features and classes.
-        training_share: share of its vertices that are training vertices with a label.
+        edges: number of nonzeros: both directions of every edge, and self loops.
+        features, classes: number of features, and of classes.
+        training_share: fraction of the vertices that are training vertices with a label.
         ranks: ascending numbers of ranks.
         weak: let the graph grow with the ranks.
         memory_per_rank, profile, graph, catalog: as for :func:`plan`.
@@ -167,10 +167,10 @@ def simulate(
         options: the model and the task, as in ``gnnloom simulate --help``.
 
     Returns:
-        The forecasts; ``frame()`` has a row for each.
+        The forecasts; ``frame()`` has a row for each forecast.
 
     Raises:
-        InputError: an option is unknown or has a wrong value; or neither a dataset nor a size is given, or both.
+        InputError: an option is unknown or has a wrong value; or the call gives both a dataset and sizes, or neither.
         NotFoundError: there is no such dataset, graph or profile.
         MissingPackageError: a page is to be written, and Matplotlib is not installed.
     """
@@ -208,7 +208,7 @@ def check_rank_list(ranks: Sequence[int]) -> None:
     """Check numbers of ranks to simulate.
 
     Raises:
-        InputError: they do not ascend, or are too many or too large.
+        InputError: the numbers do not ascend, or are too many or too large.
     """
     found = [*ranks]
     if not found or found != sorted(set(found)) or found[0] < 1 or found[-1] > MOST_RANKS or len(found) > MOST_POINTS:
@@ -218,7 +218,7 @@ def check_rank_list(ranks: Sequence[int]) -> None:
 
 
 def is_one_graph(dataset: object, vertices: int | None, edges: int | None) -> bool:
-    """Whether either a dataset or the whole size of a graph is given."""
+    """Whether the call gives either a dataset or all sizes of a graph."""
     if dataset is not None:
         return vertices is None and edges is None
     return vertices is not None and edges is not None
@@ -230,11 +230,11 @@ def _situation(
     """The graph to simulate.
 
     Args:
-        sizes: of a graph that is not stored.
-        graph: key of the dataset's.
+        sizes: sizes of a graph that is not stored.
+        graph: key of the graph of the dataset.
 
     Raises:
-        InputError: neither a dataset nor a size is given, or both.
+        InputError: the call gives both a dataset and sizes, or neither.
     """
     from gnnloom.trainer.planner.candidates import Situation
     from gnnloom.trainer.planner.describe import GraphFacts
@@ -287,14 +287,14 @@ def calibrate(
 ) -> MachineProfile:
     """Measure products, memory and communication, and store them in the catalog as a profile of this machine.
 
-    Takes one to two minutes. Inside an MPI job the call is collective, and the ranks of the job measure: use as many
-    per node as the training will.
+    Takes one to two minutes. Inside an MPI job, the call is collective, and the ranks of the job measure; use as many
+    ranks per node as the training run will use.
 
     Args:
         ranks: number of ranks to start here.
         threads: threads of each rank.
         name: name of the profile in the catalog; a profile of this name is replaced.
-        clock: what to measure; processor time if other programs use the machine too.
+        clock: clock to use; measure processor time if other programs use the machine too.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
 
     Returns:
@@ -316,7 +316,7 @@ def measured_profile(
 
     Args:
         root: directory of the catalog.
-        scale: of the sizes of the matrices that are multiplied.
+        scale: factor of the sizes of the matrices to multiply.
 
     Raises:
         InputError, LaunchError: as :func:`calibrate`.
@@ -337,7 +337,7 @@ def measured_profile(
 
 
 def _check_cores(ranks: int) -> None:
-    """Refuse ranks that would mostly wait for each other's turn on a core, which takes very long and measures nothing.
+    """Refuse more ranks than the cores can run at the same time; a measurement would take very long and be wrong.
 
     Raises:
         InputError: there are too many ranks for the cores.
@@ -357,15 +357,15 @@ def doctor(
     """Check this machine and the installation: Python, MPI, kernels, partitioners, memory, disk.
 
     Args:
-        warm: fill the cache of compiled kernels instead, so that no later call compiles.
+        warm: instead of checking, compile all kernels into the cache, so that later calls start faster.
         wide: with ``warm``, compile them for graphs of more than 2^31 vertices, too.
-        clean: remove instead what your killed processes left behind and no process uses: shared memory, semaphores and
-            temporary folders.
+        clean: instead of checking, remove files that your killed processes left and that no process uses: shared
+            memory, semaphores and temporary folders.
         catalog: the catalog or its directory, whose disk is checked.
 
     Returns:
-        A verdict for each check, with its ``state`` (``ok``, ``warning`` or ``failed``), the finding, and how to fix
-        it; with ``clean``, one for each path that was removed.
+        A verdict for each check, with its ``state`` (``ok``, ``warning`` or ``failed``), the finding, and the remedy;
+        with ``clean``, a verdict for each removed path.
 
     Raises:
         InputError: ``wide`` is given without ``warm``.

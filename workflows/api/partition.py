@@ -45,6 +45,12 @@ def partition(
 ) -> Partition:
     """Partition the vertices so that ranks exchange few rows, and measure what they exchange.
 
+    >>> found = gnnloom.partition("web", parts=2)
+    >>> found.part().shape
+    (200,)
+    >>> found.quality["imbalance"] < 0.1
+    True
+
     Args:
         dataset: the dataset or its name.
         parts: number of parts, one for each rank that trains.
@@ -90,29 +96,34 @@ def shard(
     catalog: CatalogLike = None,
     **options: Unpack[ClusterKeywords],
 ) -> RowShards | TypedRowShards | GridShards | TypedGridShards:
-    """Write the shards of a dataset, which hold everything that each rank reads.
+    """Write the shards of a dataset: the files that each training rank reads.
 
     Row shards of a graph with types have a matrix for each relation, and one halo for all relations. Grid shards of
     such a graph have the blocks of each relation, and the data of each type.
 
+    >>> found = gnnloom.partition("web", parts=2)
+    >>> gnnloom.shard("web", parts=2)
+    RowShards(2 parts of 200 vertices)
+
     Args:
         dataset: the dataset or its name.
-        parts: row shards: number of parts of the partition that they follow. Also the number of parts of the partition
-            that orders grid shards with ``permutation="partition"``.
+        parts: number of parts of the partition of row shards, or of the partition that orders grid shards with
+            ``permutation="partition"``.
         grid: grid shards: number of blocks of rows and of columns.
         method: method of the partition, if there are several.
         partition: the partition or its key, if there are several.
         graph: key of the graph, if there are several.
         links: shard the graph without the edges that links hold out, as for :func:`gnnloom.partition`.
-        vertices: the vertex data to include or their key, if there are several; of a graph with types, all are
-            included.
+        vertices: the vertex data to include or their key, if there are several; shards of a graph with types include
+            all vertex data.
         permutation: order of rows and columns of grid shards: ``none``, ``single``, ``double`` or ``partition``.
         seed: seed of the permutation.
         reorder: order of the rows of row shards: ``none`` (by vertex id) or ``degree`` (largest first).
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
 
     Raises:
-        InputError: neither row shards nor grid shards were asked for, or both; or grid shards with ``reorder``.
+        InputError: the arguments describe neither row shards nor grid shards, or both; or ``reorder`` is given for grid
+            shards.
         NotFoundError: the dataset, its vertex data or the partition does not exist.
     """
     found = as_dataset(dataset, catalog)
@@ -134,10 +145,10 @@ def shard(
 
 
 def graph_key(dataset: StoredDataset, graph: ArtifactLike | None, links: LinksLike) -> str | None:
-    """Key of the graph that was asked for, or without the edges that links hold out; None if neither was.
+    """Key of the chosen graph, or of the graph without the edges that links hold out; None if the call chooses neither.
 
     Raises:
-        InputError: both were asked for, or there are links of several graphs.
+        InputError: the call chooses both, or there are links of several graphs.
         NotFoundError: there are no links.
     """
     if links is False or links is None:
@@ -150,13 +161,13 @@ def graph_key(dataset: StoredDataset, graph: ArtifactLike | None, links: LinksLi
 def find_partition(
     dataset: StoredDataset, parts: int, key: str | None, method: str | None, graph: Graph | TypedGraph | None = None
 ) -> Partition:
-    """Find a partition by what it was asked for.
+    """Find a partition by its parameters.
 
     Args:
         graph: the graph that was partitioned; None for any.
 
     Raises:
-        NotFoundError: there is none; the message says how to make one.
+        NotFoundError: nothing matches; the message gives the command that makes it.
     """
     made_from = None if graph is None else {"graph": graph.artifact.key}
     return Partition(dataset.find("partition", key, made_from=made_from, parts=parts, method=method))
@@ -164,10 +175,10 @@ def find_partition(
 
 @dataclass(frozen=True)
 class WantedShards:
-    """Shards that were asked for: grid shards, or without a grid the row shards of a partition.
+    """Requested shards: grid shards or, without a grid, row shards of a partition.
 
     Attributes:
-        partition: what row shards follow, and grid shards in the order of one.
+        partition: partition of row shards, or of grid shards with ``permutation="partition"``.
         vertices: vertex data to include; by default the graph's vertex data.
         reorder: order of the rows of row shards.
     """
@@ -193,7 +204,7 @@ class WantedShards:
         reorder: str,
         links: LinksLike = False,
     ) -> Self:
-        """Find what shards are made from, by the keys that were given; ``links`` as for :func:`graph_key`.
+        """Find the inputs of shards by the given keys; ``links`` as for :func:`graph_key`.
 
         Raises:
             InputError: as :func:`graph_key`.
@@ -207,7 +218,7 @@ class WantedShards:
 
     @property
     def sharded(self) -> Graph | TypedGraph:
-        """The graph that is cut into shards.
+        """The graph to cut into shards.
 
         Raises:
             InputError: the dataset has several.
@@ -220,7 +231,7 @@ class WantedShards:
         """Refuse options that shards of a graph with types do not have.
 
         Raises:
-            InputError: the rows are reordered, or one artifact of vertex data is chosen.
+            InputError: the call reorders rows, or chooses vertex data.
         """
         if self.reorder != "none":
             raise InputError(f"reorder {self.reorder}: rows of a graph with types stay in the order of their types")
@@ -241,7 +252,7 @@ class WantedShards:
         return self.partition
 
     def write(self, cluster: ClusterOptions) -> RowShards | TypedRowShards | GridShards | TypedGridShards:
-        """Write the shards on a cluster that is open as long as this takes."""
+        """Write the shards on a cluster that is open only during the call."""
         data, graph = self.vertices, self.sharded
         if isinstance(graph, TypedGraph):
             self.check_types()

@@ -1,4 +1,4 @@
-"""Propagates a matrix of the vertices over the graph: powers of the adjacency times the features, stored."""
+"""Multiplies a matrix of the vertices with powers of the adjacency, and stores the products."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ def propagate_options() -> dict[str, Option]:
 
 @with_options(propagate_options())
 def propagate(dataset: DatasetLike, *, catalog: CatalogLike = None, **options: Unpack[PropagateKeywords]) -> Propagated:
-    """Multiply the features of all vertices with the normalized adjacency, again and again, and store every product.
+    """Compute and store A X, A^2 X, ..., A^K X: A is the normalized adjacency, X the features.
 
     ``result.read(2)`` is A^2 X in the order of the dataset's vertices, and ``result.read(2, start, stop)`` some of its
-    rows. With ``ppr``, only the last step of personalized PageRank is stored. The features are never in memory as a
-    whole: ``memory`` bytes per rank decide how many columns are multiplied at a time.
+    rows. With ``ppr``, only the last step of personalized PageRank is stored. The whole matrix of features is never in
+    memory: ``memory``, in bytes per rank, decides how many columns a rank multiplies at once.
 
-    The ranks are new processes of this machine. Inside an MPI job the call is collective, as
-    :func:`gnnloom.train`. Steps that are stored already are found.
+    The ranks are new processes of this machine. Inside an MPI job, the call is collective, like :func:`gnnloom.train`.
+    If the steps are stored already, the call returns them.
+
+    >>> result = gnnloom.propagate("web", steps=2, ranks=2)
+    >>> result.read(2, 0, 10).shape
+    (10, 8)
 
     Args:
         dataset: the dataset or its name.

@@ -27,28 +27,28 @@ def run(
 ) -> Run | None:
     """Run a recipe from raw data to predictions; stages that are done are skipped.
 
-    Inside an MPI job the call is collective: its ranks are a Dask cluster first, and then they train.
+    Inside an MPI job, the call is collective: the ranks first form a Dask cluster and then train.
 
     Args:
         recipe: a file, or the name of a recipe that comes with gnnloom.
-        settings: values that override the recipe's, such as ``{"train.epochs": 200}``.
+        settings: values that override values of the recipe, such as ``{"train.epochs": 200}``.
         first, until: first and last stage to run: ``graph``, ``vertices``, ``links``, ``partition``, ``shards``,
             ``samples``, ``propagated``, ``train`` or ``predict``.
         cluster: where to run the stages before training: ``local``, ``mpi``, the address of a Dask scheduler, or its
             file; by default ``mpi`` inside an MPI job, and otherwise ``local``.
         catalog: folder of the datasets, unless the recipe names one.
         performance_report: HTML file for Dask's report on its workers.
-        restart: start the training over instead of continuing it; the stages before it are kept.
+        restart: start the training run over instead of continuing it; earlier stages are kept.
 
     Returns:
-        The run, which does not exist yet if ``until`` comes before the training. None for a recipe without a section
-        ``[train]``, which trains nothing.
+        The run, which does not exist yet if ``until`` names a stage before ``train``; None for a recipe without a
+        section ``[train]``.
 
     Raises:
         InputError, NotFoundError: the recipe, or a source that it names, cannot be used.
-        ExistsError: the run's name in the recipe belongs to another training; ``restart`` starts it over.
+        ExistsError: a run with another configuration has the name in the recipe; ``restart`` starts it over.
         IncompleteError: a stage before ``first`` is not done.
-        LaunchError: the ranks of the training failed or, as ``StoppedError``, were asked to stop.
+        LaunchError: the training ranks failed or, as ``StoppedError``, were asked to stop.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
     where = cluster or ("mpi" if LaunchedRank.from_environment().size > 1 else "local")
@@ -63,7 +63,7 @@ def run(
 
 
 def _texts(settings: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:
-    """Settings as the command takes them, ``section.key=value`` each."""
+    """Settings in the notation of the command: ``section.key=value``."""
     if not isinstance(settings, Mapping):
         return tuple(settings)
     # Numbers, texts and lists are written in JSON as in TOML.

@@ -1,4 +1,4 @@
-"""Draws the batches of a training ahead of it."""
+"""Draws training batches ahead of time."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def sample(
 ) -> Samples | TypedSamples:
     """Draw the batches of some epochs, and pack the features that they read.
 
-    ``gnnloom.train(dataset, mode="neighbor", samples=result)`` then reads them from disk.
+    ``gnnloom.train(dataset, mode="neighbor", samples=result)`` then reads the batches from disk.
 
     Args:
         dataset: the dataset or its name.
         graph: the graph or its key, to choose between several.
-        partition: the partition for several ranks or its key, if there are several.
+        partition: the partition for several ranks or its key, to choose between several.
         method: method of that partition, if there are several.
         vertex_data: in a graph with types, vertex data or their keys by type, to choose between several.
         catalog: as for :func:`gnnloom.ingest`, as are the options of the workers.
@@ -81,7 +81,7 @@ def find_sampled(
 ) -> tuple[Graph | TypedGraph, Partition | None]:
     """Find the inputs to sample from: the graph, and the partition that assigns vertices to ranks.
 
-    The ranks of a graph with types take the batches of one list in turn, without a partition.
+    In a graph with types, ranks take turns at the batches of one list, without a partition.
 
     Raises:
         NotFoundError: there is none; the message says how to make one.

@@ -43,18 +43,24 @@ def train(
 ) -> Run:
     """Train on the whole graph of a dataset, or on samples of it.
 
-    The ranks are new processes of this machine, which end with this call; scripts and notebooks need no
-    ``if __name__ == "__main__":`` for it. Inside an MPI job (``mpirun -n 4 python -m mpi4py script.py``) the call is
+    The ranks are new processes on this machine, which end with the call; scripts and notebooks need no ``if __name__ ==
+    "__main__":``. Inside an MPI job (``mpirun -n 4 python -m mpi4py script.py``) the call is
     collective: the ranks of the job train, and ``ranks`` is their number by default.
 
     Progress is logged to the logger ``gnnloom.trainer`` at level INFO.
 
+    >>> run = gnnloom.train("web", ranks=2, hidden=16, epochs=5, run="doc")
+    >>> run
+    Run('web/doc', finished, 5 epochs)
+    >>> run.result()["ranks"]
+    2
+
     Args:
         dataset: the dataset or its name.
-        restart: start the run over. By default, a run that exists continues from its last checkpoint, and one that has
-            finished is returned as it is. Options that are not given keep the run's values, if it exists.
+        restart: start the run over. By default, an existing run continues from its last checkpoint, and a finished run
+            is returned unchanged. If the run exists, options that are not given keep its values.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
-        options: options of the training, as in ``gnnloom train --help``. Widths of layers are a tuple or list; one
+        options: options of the run, as in ``gnnloom train --help``. Widths of layers are a tuple or list; one
             number stands for one hidden layer.
 
     Returns:
@@ -64,8 +70,8 @@ def train(
         InputError: an option is unknown, has a wrong value, or does not fit the dataset.
         NotFoundError: the dataset or its shards do not exist.
         ExistsError: a run of this name was made with other options, or another process is writing it.
-        LaunchError: mpiexec is missing, or the ranks failed. ``StoppedError``, one of its kinds: the training was
-            asked to stop, and the same call continues it.
+        LaunchError: mpiexec is missing, or the ranks failed. Its subclass ``StoppedError``: the run was asked to stop,
+            and the same call continues it.
         CollectiveError: inside an MPI job: any of these errors, raised on every rank.
     """
     found = as_dataset(dataset, catalog)
@@ -78,7 +84,7 @@ def train(
 
 
 def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
-    """Store the reverses of relations that a training reads. Collective on a job's ranks."""
+    """Store the reverses of relations that a training run reads. Collective in an MPI job."""
     # It imports the pipeline, which other trainings need not load.
     from gnnloom.workflows.api.cluster import stored_reverses
 
@@ -151,25 +157,29 @@ def predict(
 
     Inside an MPI job the call is collective, as :func:`train`.
 
+    >>> run = gnnloom.predict("web/first")
+    >>> run.predictions().shape, run.scores().shape
+    ((200,), (200, 4))
+
     Args:
         run: the run, or ``DATASET/RUN``.
-        on: another dataset of the catalog to predict on, with the same features; by default that of the run.
+        on: another dataset of the catalog to predict on, with the same features; by default the dataset of the run.
         catalog: where to look for the name of a run; as for :func:`train`.
-        options: as in ``gnnloom predict --help``. ``model`` and ``decoder`` are those of the run, as
-            ``package.module:Class``. They are needed for code of your own or of PyG, which is imported only if the call
-            names it: anybody may have written the configuration of a stored run. A run that :func:`train` or this
-            function returned knows what that call named. ``ranks`` is by default as in training, and inside an MPI job
-            the number of all of its ranks. ``out`` is a file for the classes: ``.npy`` in the order of the vertices, or
-            ``.npz``, ``.parquet`` or ``.csv`` with the ids of the source. With ``smooth``, the file has the smoothed
-            classes, and with ``pairs`` or ``top`` the scores of pairs. ``pairs`` is a file, or (num_pairs, 2) ids or
-            names in a data frame, an array or a list; ``of`` is a file, or (num_vertices,) ids or names. Sizes such as
-            ``evaluation_memory`` are bytes.
+        options: as in ``gnnloom predict --help``. ``model`` and ``decoder`` name the model and the decoder of the run,
+            as ``package.module:Class``. They are required for code of your own or of PyG: anybody may have written the
+            configuration of a stored run, so code is imported only if the call names it. A run that :func:`train` or
+            this function returned remembers the names in that call. ``ranks`` is by default as in training, and inside
+            an MPI job the number of all of its ranks. ``out`` is a file for the classes: ``.npy`` in the order of the
+            vertices, or ``.npz``, ``.parquet`` or ``.csv`` with the ids of the source. With ``smooth``, the file has
+            the smoothed classes, and with ``pairs`` or ``top`` the scores of pairs. ``pairs`` is a file, or (num_pairs,
+            2) ids or names in a data frame, an array or a list; ``of`` is a file, or (num_vertices,) ids or names.
+            Sizes such as ``evaluation_memory`` are bytes.
 
     Returns:
         The run, with ``predictions()``, ``scores()`` and, if asked for, ``embeddings()`` and
-        ``predictions(smoothed=True)``. With ``on``, ``graph`` or ``vertices``, a run of the dataset of the graph, which
-        has the weights of the given one and predicts the vertices of this graph. With ``pairs`` or ``top`` and without
-        ``out``, a data frame instead, with the columns and rows that the file would have.
+        ``predictions(smoothed=True)``. With ``on``, ``graph`` or ``vertices``, a run in the dataset of the given graph,
+        which has the weights of ``run`` and the predictions for this graph. With ``pairs`` or ``top`` and without
+        ``out``, a data frame instead, with the rows and columns of the file.
 
     Raises:
         NotFoundError: there is no such run, graph, checkpoint, shards or file.
@@ -216,18 +226,18 @@ def predict_run(
     say: Callable[[StoredDataset, StoredRun], None] | None = None,
     take: Callable[[Table], None] | None = None,
 ) -> dict[str, Any]:
-    """Predict on some ranks, and write the classes, or the scores of pairs, to a file. Collective on a job's ranks.
+    """Predict, and write the classes or the scores of pairs to a file. Collective in an MPI job.
 
     Args:
         find: opens the dataset and the run.
         smoothing: fields of a :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         wanted: pairs to score with the predictions, in one process; or targets to find, on all ranks.
         elsewhere: another graph to predict on.
-        say: called with the dataset and the run that predicts, when the wishes have been checked.
+        say: called with the dataset and the predicting run, after the options have been checked.
         take: called on the first rank with the table of the scores of pairs.
 
     Returns:
-        What ``gnnloom predict --json`` prints, the same on every rank.
+        The output of ``gnnloom predict --json``, the same on every rank.
     """
     out, asked = options.out, options.of_ranks | dict(smoothing)
 

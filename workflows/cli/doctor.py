@@ -16,7 +16,11 @@ _COLORS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
 
 @click.command("doctor")
-@click.option("--warm", is_flag=True, help="Compile all kernels into the cache instead, so that commands need not.")
+@click.option(
+    "--warm",
+    is_flag=True,
+    help="Compile all kernels into the cache instead of checking, so that later commands start faster.",
+)
 @click.option("--wide", is_flag=True, help="With --warm: also compile kernels for graphs of more than 2^31 vertices.")
 @click.option("--clean", is_flag=True, help="Remove shared memory and temporary folders that killed processes left.")
 @json_option

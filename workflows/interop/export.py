@@ -377,7 +377,7 @@ def metrics_table(run: Run) -> Table:
     """
     rows = metrics_rows(run)
     if not rows:
-        raise NotFoundError(f"{run.path}: no epoch has finished; there are no metrics yet")
+        raise NotFoundError(f"{run.path}: no epoch has finished yet, so there are no metrics")
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = tuple(ExportedColumn(name, np.dtype(np.int64 if name == _EPOCH else np.float64)) for name in names)
 

@@ -87,9 +87,8 @@ def progress() -> Iterator[None]:
     In a notebook, the bars are below the cell; elsewhere they are on standard error.
 
     Examples:
-        >>> with gnnloom.progress():                              # doctest: +SKIP
-        ...     web = gnnloom.ingest("web", "edges.txt.gz")
-        ...     run = gnnloom.train(web, epochs=200)
+        >>> with gnnloom.progress():
+        ...     calls = gnnloom.ingest("calls", "calls.csv", ids="compact")
     """
     in_notebook = "ipykernel" in sys.modules
     with phases_shown(BarHandler(Console(stderr=not in_notebook, force_jupyter=in_notebook or None))):

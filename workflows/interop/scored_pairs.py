@@ -58,7 +58,8 @@ class Wanted:
     )
     top: int | None = option(
         None,
-        "Find the K best targets of each vertex: the targets with the highest scores to which it has no edge yet.",
+        "Find the K best targets of each vertex: the targets with the highest scores among the vertices to which it"
+        " has no edge yet.",
         kind=int,
         group=Group.TASK,
         is_common=True,
@@ -76,7 +77,7 @@ class Wanted:
 
     header: bool | None = option(
         None,
-        "Whether the first line of the pairs (text) names the columns; by default, if it is recognized.",
+        "Whether the first line of a text file of pairs names the columns; detected by default.",
         kind=bool,
         group=Group.TASK,
         deniable=True,

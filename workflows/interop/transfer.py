@@ -75,7 +75,7 @@ class Elsewhere:
     )
     unknown: str = option(
         UNKNOWN[0],
-        "What to do with vertices that have no learned vector (--embed) in the run: fail, or use a vector of zeros.",
+        "What to do with vertices for which the run has no learned vector (--embed): fail, or use a vector of zeros.",
         group=Group.MODEL,
         choices=UNKNOWN,
     )

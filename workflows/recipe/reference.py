@@ -142,8 +142,7 @@ def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
         default = option.default
         shown = "" if default in (None, dataclasses.MISSING, (), "") else toml_value(default)
         choices = tuple(by_format) if option.name == "format" and by_format else option.choices
-        text = option.help[:1].upper() + option.help[1:]
-        text += "" if not text or text.endswith(".") else "."
+        text = option.sentence
         text += f" Default: {option.default_text}." if option.default_text else ""
         yield Key(option.name, _noun(annotation), text, shown, required, choices, owners, option.heading)
 

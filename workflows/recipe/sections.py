@@ -220,7 +220,7 @@ class PredictSection(Config):
     )
     header: bool | None = option(
         None,
-        "Whether the first line of the pairs (text) names the columns; by default, if it is recognized.",
+        "Whether the first line of a text file of pairs names the columns; detected by default.",
         kind=bool,
     )
     top: int | None = option(

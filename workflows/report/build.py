@@ -88,7 +88,7 @@ def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
         section("Origin", _session_card(facts), _stages_card(facts), *map(picture_card, origin)),
         section(
             "Details",
-            folded("All settings of the training", configuration_table(facts)),
+            folded("All settings of the run", configuration_table(facts)),
             folded("Terms on this page", glossary()),
         ),
     )

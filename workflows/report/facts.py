@@ -68,7 +68,7 @@ class RunFacts:
         run = Run.open(dataset, name)
         metrics = run.metrics()
         if not metrics:
-            raise InputError(f"{run.path}: no epoch has finished; there is nothing to report yet")
+            raise InputError(f"{run.path}: no epoch has finished yet, so there is nothing to report")
         for number, line in enumerate(metrics, 1):
             if line.get("loss") is None or line.get("seconds") is None:
                 raise CorruptError(f"{run.metrics_path}:{number}: expected a loss and seconds, found {line}")

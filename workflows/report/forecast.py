@@ -46,7 +46,7 @@ def _split_seconds(forecast: Mapping[str, Any], facts: RunFacts) -> list[tuple[s
         if predicted.get(name) or measured:
             rows.append(_row(f"{_COMPUTING.get(name, name)}, seconds", predicted.get(name, 0.0), measured))
     hidden = forecast.get("hidden_seconds", 0.0)
-    return [*rows, _row("less what products hide, seconds", hidden, None)] if hidden else rows
+    return [*rows, _row("minus seconds hidden by products", hidden, None)] if hidden else rows
 
 
 def _row(name: str, predicted: float, measured: float | None) -> tuple[str, str, str]:
@@ -55,14 +55,15 @@ def _row(name: str, predicted: float, measured: float | None) -> tuple[str, str,
 
 
 def _note(forecast: Mapping[str, Any], facts: RunFacts) -> str:
-    notes = ["Predicted when the training last began or continued."]
+    notes = ["Predicted when the run last started or continued."]
     if "epoch_seconds" not in forecast:
         return " ".join([*notes, "Epochs depend on the batches that are drawn, so only the memory is predicted."])
     if len(facts.sessions) > 1:
         notes.append("Measured seconds are from the epochs of all sessions.")
     if forecast["profile"] == "generic":
         notes.append(
-            "There was no profile `local` then: times are for another machine. `gnnloom calibrate` measures this one."
+            "No profile `local` was stored at that time, so the times are from another machine. `gnnloom"
+            " calibrate` measures this machine."
         )
     if forecast["clock"] != "wall":
         notes.append("Predicted times are processor seconds; measured ones are wall time.")

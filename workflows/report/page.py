@@ -123,10 +123,9 @@ _TERMS: Mapping[str, str] = {
         "The first epoch with the highest validation score. Its test score is the one to report if the model is"
         " selected by validation."
     ),
-    "bytes sent": "Bytes that all ranks together hand to MPI in one epoch. Evaluation is not included.",
+    "bytes sent": "Bytes that all ranks together send in one epoch, without evaluation.",
     "collective": (
-        "A message pattern in which a whole group of ranks takes part, such as a broadcast or an all-reduce. It is"
-        " counted as a ring."
+        "An operation of a whole group of ranks, such as a broadcast or an all-reduce. It is counted as a ring."
     ),
     "confusion matrix": "The share of the labels of each true class (row) that were predicted as each class (column).",
     "epoch": "One forward pass, one backward pass and one update of the parameters.",
@@ -143,11 +142,11 @@ _TERMS: Mapping[str, str] = {
     "part": "The vertices of one rank, as the partitioner chose them.",
     "peak memory": "The most physical memory that a process used, including Python and its libraries.",
     "random partition": "Vertices assigned to parts at random; the mean number of rows sent has a closed form.",
-    "rank": "One process of the training. Each rank reads only its own shard.",
-    "sampling": "Time in which a rank has no batch to train on yet.",
+    "rank": "One training process. Each rank reads only its own shard.",
+    "sampling": "Time that a rank waits for its next batch.",
     "shard": "The rows, features and communication partners of one rank, or a block of the adjacency.",
     "task time": "The sum of the times of all tasks; tasks run at the same time, so a stage takes less.",
-    "waiting": "Time in which a rank is done with its share and others are not.",
+    "waiting": "Time that a rank waits for slower ranks.",
 }
 
 

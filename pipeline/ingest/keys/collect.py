@@ -166,7 +166,7 @@ def _rows(task: CollectKeysTask) -> Iterator[tuple[EdgeChunk | NameChunk, NDArra
 
 
 def _filled(task: CollectKeysTask, tables: Sequence[KeyType[Any]]) -> Iterator[_GrowingFile]:
-    """The keys and edges of the range, as many at a time as fit in memory."""
+    """The keys and edges of the range, in pieces that fit in memory."""
     limit = gathered_memory(task.memory)
     step = max(1, limit // (EDGE_MEMORY + tables[0].memory[0] + tables[-1].memory[0]))
     growing = _GrowingFile.empty(len(tables), is_list=task.is_list)

@@ -41,7 +41,7 @@ class KindColumn:
     names: tuple[str, ...] | None = None
 
     def identity(self) -> dict[str, Any]:
-        """What decides the words; JSON."""
+        """JSON facts that determine the words."""
         return {"table": self.rows.identity(), **self._how()}
 
     def _how(self) -> dict[str, Any]:

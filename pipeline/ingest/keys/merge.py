@@ -258,7 +258,7 @@ class _Unknown:
 
     Attributes:
         count: distinct keys so far.
-        first: number of a file with one of them, and the key as text; None if there are none.
+        first: number of a file with such a key, and the key as text; None if there is no such key.
     """
 
     def __init__(self, ranges: KeyRanges) -> None:
@@ -343,7 +343,7 @@ class _ByKind:
         return number[positions]
 
     def chosen(self, keys: Any) -> Iterator[tuple[int, Any]]:
-        """The keys of each kind that has some, of those that :meth:`places` numbered last."""
+        """The keys that :meth:`places` numbered last, by kind; kinds without keys are left out."""
         for kind in np.unique(self._kind[self._kind >= 0]).tolist():
             yield kind, self._ranges.keys.chosen(keys, self._kind == kind)
 

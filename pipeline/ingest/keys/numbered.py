@@ -43,7 +43,7 @@ KIND_BITS: Final = 40
 
 @dataclass(frozen=True)
 class KeySizes:
-    """The keys that are numbered: those that were collected, or stated ones.
+    """Sizes of the numbered keys: of collected keys, or of stated ones.
 
     Attributes:
         ids: type of the keys: ``compact`` for numbers, or ``names``.
@@ -85,7 +85,7 @@ class KeySizes:
         """An upper bound: no key occurs twice among the edges of a file, unless there are fewer keys than that.
 
         Args:
-            edges: the edges; if ids are names, each has the text of two names and a separator after each of them.
+            edges: the edges; if ids are names, each edge has the text of two names, each followed by a separator.
             memory: bytes that a worker may use.
             name_bytes: average bytes of a name; 0 if ids are numbers.
             scratch: sizes of the ranges of keys.
@@ -205,8 +205,8 @@ class NumberedKeys:
 
     Attributes:
         ranges_path: file of the ranges of keys.
-        num_ranges: ranges of the source that collected the keys of these edges.
-        first_range: the first of these ranges, among all that collected keys of the same table.
+        num_ranges: number of ranges of the source that collected the keys of these edges. first_range: number of the
+            first such range, among all ranges that collected keys of the same table.
         num_kinds: kinds of keys that are numbered apart; 0 if all keys have one numbering.
     """
 
@@ -322,7 +322,7 @@ class NumberedEdges:
 
 @dataclass(frozen=True)
 class KnownEdges(NumberedEdges):
-    """Numbered edges without those that have an end without a number."""
+    """Numbered edges, without edges whose ends have no number."""
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         for chunk in super().read(span):

@@ -186,7 +186,7 @@ class VertexLookup:
             self._numbers = ids.original_id(start, stop)
 
     def find(self, ids: Names) -> NDArray[np.int64]:
-        """(num_ids,) int64 vertices, counted from the start of the range; -1 for ids that none of them has."""
+        """(num_ids,) int64 vertices, counted from the start of the range; -1 for ids of no vertex."""
         found = np.empty(len(ids), np.int64)
         if self._names is not None:
             _find_names(ids.offset, ids.text, self._names.offset, self._names.text, found)

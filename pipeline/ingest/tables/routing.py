@@ -108,7 +108,7 @@ class TablePlan:
     source: Any = None
 
     def phases(self) -> list[Phase]:
-        """Cut the buckets, route rows, and merge what was routed."""
+        """Cut the buckets, route rows, and merge the routed rows."""
         buckets, step = self.buckets, BOUNDS_PER_TASK
         cuts = [
             CutIdsTask(self.writer, f"cut/{self.array}/{start:08d}", Needs(), self.ids, buckets, start, stop)
@@ -178,7 +178,7 @@ def cut_ids(task: CutIdsTask) -> int:
 
 
 def route_rows(task: RouteTableTask) -> int:
-    """Route the rows of a range of the table, as many at a time as fit in memory; returns the rows read."""
+    """Route the rows of a range of the table, in pieces that fit in memory; returns the number of rows read."""
     bounds, limit = BucketBounds.load(task.bounds), run_bytes(task.memory)
     rows = unknown = 0
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
@@ -211,7 +211,7 @@ class GatheredRows:
     """Rows in the order of the table.
 
     Attributes:
-        num_bytes: bytes of what was added; sorting it takes as many again.
+        num_bytes: bytes of the added rows; sorting takes the same number of bytes again.
     """
 
     def __init__(self, shuffle: Shuffle) -> None:

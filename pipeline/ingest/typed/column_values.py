@@ -365,7 +365,7 @@ def _cell_tables(edges: TextEdges | ParquetEdges, *, are_names: bool) -> Iterato
     if isinstance(edges, ParquetEdges):
         yield from (ParquetCells(table) for table in edges.tables)
         return
-    # Readers of numbers skip all comments, and readers of names those that the user knows.
+    # Readers of numbers skip all comments; readers of names skip the comments that the user declared.
     stated = edges.stated
     comments = b"" if stated.comment in {"", "none"} else stated.comment.encode()
     comments = comments if are_names else comments + b"#%"

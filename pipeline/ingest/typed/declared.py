@@ -53,7 +53,7 @@ _PART: Final = re.compile(r"([-_.]*(header|headers|part|nodes|edges|rels|relatio
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says.
+    """Roles of the columns according to a header.
 
     Attributes:
         file: the file that begins with it.
@@ -93,7 +93,7 @@ class Header:
             missing = "END_ID" if "START_ID" in words else "START_ID"
             raise InputError(f"{file.location}, line {sample.rows[0].line}: no column has {missing}, the other end")
         if "START_ID" in words:
-            # Edges of Neptune have ids and labels too, which are those of the edges.
+            # Edges of Neptune have ids and labels of their own.
             words.pop("ID", None)
             words |= {"TYPE": words.pop("LABEL")} if "LABEL" in words and "TYPE" not in words else {}
         return cls(file, fields, words, spaces, len(sample.rows) > 1)

@@ -41,7 +41,7 @@ _DIVIDE_MEMORY: Final = 80
 
 @dataclass(frozen=True)
 class Division:
-    """What the edges of a table are divided by.
+    """The keys by which the edges of a table are divided.
 
     A relation has the position ``(kind * num_sources + source) * num_targets + target``.
 

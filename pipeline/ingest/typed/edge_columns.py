@@ -442,6 +442,6 @@ def _are_all(positions: NDArray[np.int64], first: int, stop: int) -> bool:
 
 
 def value_facts(facts: Mapping[str, Any], rows: TableRows) -> dict[str, Any]:
-    """The facts of a matrix whose values are numbers of rows, as those of a relation with columns."""
+    """The facts of a matrix whose values are row numbers, changed to the facts of a relation with columns."""
     own = {name: value for name, value in facts.items() if name not in {"weighted", "has_times", "time_unit"}}
     return own | rows.facts()

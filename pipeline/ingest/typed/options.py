@@ -17,7 +17,8 @@ class TypedOptions:
 
     unknown: str = option(
         "error",
-        "What to do with edges whose ends --vertices does not list: fail, add the vertices, or drop the edges.",
+        "What to do with edges whose ends --vertices does not list: fail with an error, add the vertices, or drop the"
+        " edges.",
         group=Group.GRAPH,
         choices=UNKNOWN,
     )

@@ -30,8 +30,8 @@ class NumberedRelation:
     Attributes:
         name: of the relation; empty until all words are known.
         word: what the table calls it.
-        edges: its edges.
-        edges_in: number of its edges, with those that are left out because no list has an end of them.
+        edges: edges of the relation. edges_in: number of edges in the table, including edges that are dropped because
+            an end is in no list.
         spill_bytes: bytes of temporary files.
         time_unit: unit of times that are whole numbers; empty for others.
         location: the table, for messages.
@@ -56,7 +56,7 @@ class NumberedRelations:
 
     Attributes:
         relations: in the order of their names.
-        left_out: edges of tables of several relations that are left out because no list has an end of them.
+        left_out: number of edges, in tables of several relations, that are dropped because an end is in no list.
     """
 
     relations: tuple[NumberedRelation, ...]

@@ -36,7 +36,7 @@ from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES
 
-#: Figures of a projection that are those of the largest table; the others are added up.
+#: Figures of a projection that are taken from the largest table; other figures are added up.
 _LARGEST: Final = ("workers", "processes", "peak_memory", "memory_limit_bytes", "disk_free_bytes", "compressed_bytes")
 
 

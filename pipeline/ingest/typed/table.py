@@ -146,8 +146,8 @@ class Table:
         before: separator that ends the type in such a column of a table of vertices; empty if the cell is the type.
         others: columns that are stored next to the edges, or of the vertices, in the order given.
         takes_first: the first type of a vertex counts if its rows have several.
-        several: what separates several types in such a column, of which the first one counts.
-        space: of a table of vertices, the space of their ids, if it is not called as their type: ids are distinct
+        several: separator of several types in such a column; the first type counts.
+        space: in a table of vertices, the space of the ids, if its name is not the name of the type: ids are distinct
             within a space, whose vertices may have several types.
         headless: files without a header, which have the columns of the first file.
         width: number of fields of every line of text; 0 if lines may have further fields.
@@ -177,7 +177,7 @@ class Table:
 
     @property
     def location(self) -> str:
-        """What messages call the table."""
+        """Name of the table in messages."""
         return self.shown or shown_location((*self.locations, *self.headless)[0])
 
     @classmethod
@@ -198,7 +198,7 @@ class Table:
 
     @classmethod
     def of_columns(cls, locations: Sequence[str], columns: Sequence[str], what: str, *, of_edges: bool = True) -> Table:
-        """A table with its columns, of which some may be followed by what they hold, such as ``as weight``.
+        """A table with its columns; a column may be followed by its role, such as ``as weight``.
 
         Raises:
             InputError: a column holds something that gnnloom does not know, or a further column has nothing after it.
@@ -230,7 +230,7 @@ class Table:
         return table.with_values(values, what) if of_edges else replace(table, others=tuple(values))
 
     def vertex_lists(self, ends: Ends) -> list[tuple[str, Table]]:
-        """The lists of the vertices of ends whose types the rows have: the columns of these ends and of their types.
+        """The lists of the vertices of ends whose types are in the rows: the columns of the ends and of their types.
 
         Raises:
             InputError: the ends have types of their own.

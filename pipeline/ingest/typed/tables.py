@@ -195,7 +195,7 @@ class TypedTables:
         any_name: bool = False,
         sizes: Mapping[str, int] | None = None,
     ) -> TypedTables:
-        """Open all tables, of which several may have the same ends; arguments and errors as for :meth:`open`.
+        """Open all tables; several tables may have the same ends. Arguments and errors as for :meth:`open`.
 
         Args:
             sizes: number of the vertices of types that have ids from 0.
@@ -336,7 +336,7 @@ def _column(kinds: KindColumn) -> str:
 
 
 def _without(understood: Understood, read: Sequence[str]) -> Understood:
-    """How a file is read, with some more columns, by name or number, as ones that are read."""
+    """How a file is read, where further columns, given by name or number, count as read."""
     ignored = list(understood.facts.get("ignored", ()))
     if not read or not ignored:
         return understood
@@ -380,7 +380,7 @@ def _about(understood: Understood, what: str) -> Understood:
 def _by_table(
     tables: Sequence[Table], options: Mapping[str, Any], format_name: str | None
 ) -> dict[Table, dict[str, Any]]:
-    """The options for each table, which are those that its format has.
+    """The options for each table: the options of its format.
 
     Raises:
         InputError: no format has one of the options.
@@ -503,7 +503,7 @@ def _open_column(
     """One column of a table, as edges from each id to itself."""
     column = table.columns[end] if table.columns else ""
     if not column:
-        # The first columns: those of text have numbers, and those of Parquet have names.
+        # The first columns: columns of text have numbers, columns of Parquet have names.
         is_text = _format_of(table, format_name).is_fallback
         column = str(end + 1) if is_text else ParquetTable.open(open_files(table.locations)[0]).names[end]
     return _open(replace(table, role=""), OneColumn.of(column), options, format_name, any_name)

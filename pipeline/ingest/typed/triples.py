@@ -38,7 +38,7 @@ def triples_tables(locations: Sequence[str], options: Mapping[str, Any]) -> Decl
     """
     names, values = ValueColumn.parse_all(options.get("columns") or (), "columns")
     if names and len(names) != _WIDTH:
-        raise InputError(f"columns {','.join(names)}: expected those of heads, relations and tails")
+        raise InputError(f"columns {','.join(names)}: expected three columns: heads, relations and tails")
     files = open_files(locations)
     stated = [None if is_parquet(file.location) else _stated_count(file, options) for file in files]
     counts = tuple(count for count in stated if count is not None)

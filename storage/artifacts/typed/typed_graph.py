@@ -71,7 +71,7 @@ class Relation(BlockMatrix):
     def __init__(self, artifact: Artifact, types: Mapping[str, VertexType], facts: Mapping[str, Any]) -> None:
         self.name: str = facts["name"]
         self.source, self.target = types[facts["source"]], types[facts["target"]]
-        #: What was found in the tables: edges, self loops, duplicates, edges that were left out.
+        #: Counts from the tables: edges, self loops, duplicates, dropped edges.
         self.facts = facts
         #: Names of the table's columns by array: ``weight``, ``time``, ``feature`` or ``label``. Empty if a number that
         #: the edges have, if any, is stored in the blocks.
@@ -255,7 +255,7 @@ class TypedGraph:
 
         Raises:
             InputError: the graph has no types.
-            CorruptError: the manifest is not that of a graph with types.
+            CorruptError: the manifest does not describe a graph with types.
             NotFoundError: the graph that links hold edges out of is gone.
         """
         self.artifact = artifact

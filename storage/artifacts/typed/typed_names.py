@@ -106,7 +106,7 @@ def _plurals(name: str) -> set[str]:
 
 
 def check_relation_names(names: Iterable[str]) -> None:
-    """Check that relations have names of their own, also apart from those of the reverse relations.
+    """Check that the names of relations differ from each other and from the names of reverse relations.
 
     Raises:
         InputError: two relations have one name, or one has the name of the reverse of another.

@@ -255,7 +255,8 @@ def within(excluded: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int
 def skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
     """Turn positions in a row without its excluded entries into positions in the whole row."""
     for k in range(len(drawn)):
-        # As many excluded entries are before it as there are with a number of others before them that is not larger.
+        # The number of excluded entries before it is the number of excluded entries with at most as many other entries
+        # before them.
         low, high = 0, len(excluded)
         while low < high:
             middle = (low + high) // 2

@@ -45,8 +45,9 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         ),
         "cache_memory": Option(
             default=256 << 20,
-            help="Memory per rank for the most frequent feature rows of other ranks, or on disk, such as 512M; on disk,"
-            " half of it is for the rows of batches that are drawn ahead and read together",
+            help="Memory per rank for the most frequent feature rows of other ranks or, with --inputs disk, of all"
+            " vertices, such as 512M; with --inputs disk, half of it holds the rows of batches that are drawn ahead"
+            " and read together",
             least=0,
             is_size=True,
         ),

@@ -62,8 +62,8 @@ class PredictOptions:
     )
     evaluation_memory: int | None = option(
         None,
-        "Memory per rank, such as 2G, above which a prediction runs from disk; 0: half of the memory that the machine"
-        " has left.",
+        "Memory per rank, such as 2G, above which a prediction runs from disk; 0: half of the free memory of the"
+        " machine.",
         kind=int,
         group=Group.EXECUTION,
         least=0,

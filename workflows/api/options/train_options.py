@@ -17,8 +17,8 @@ _NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_optio
 _MEMORY = Option(
     MEMORY,
     int,
-    "Memory limit per rank, such as 8G. As far as needed to stay within it, the run keeps features and the adjacency on"
-    " disk, recomputes layers, and rounds features to bf16; it changes no option that is given",
+    "Memory limit per rank, such as 8G. To stay within the limit, the run keeps features and the adjacency on disk,"
+    " recomputes layers and rounds features to bf16, as far as needed; options that are given do not change",
     least=1,
     is_size=True,
     group=Group.EXECUTION,

@@ -23,7 +23,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def gc_command(name: str | None, dry_run: bool) -> None:
     """Remove unfinished artifacts, leftover files and artifacts whose inputs are gone, from NAME or all datasets.
 
-    Whatever a running command uses is kept.
+    Files that a running command uses are kept.
 
     \b
     Example:

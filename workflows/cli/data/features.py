@@ -38,7 +38,8 @@ _SYNTHETIC = tuple(kind.name for kind in vertex_kinds().values() if kind.is_synt
 _BY_ID = Option(
     "by_id",
     bool,
-    "Text and Parquet: whether the first column has vertex ids; by default no, and ambiguous files are an error.",
+    "Whether the first column of text and Parquet files holds vertex ids; by default no, and ambiguous files are an"
+    " error.",
     group=Group.INPUT,
     deniable=True,
 )
@@ -85,13 +86,13 @@ _KINDS = "\n".join(f"{name}: {vertex_kinds()[name].help}" for name in _SYNTHETIC
     Option(
         "like",
         str,
-        "Existing vertex data to encode columns like: with the same categories, means for missing values and numbers of"
-        " classes, so that a model trained on them can predict here.",
+        "Existing vertex data whose encoding to reuse: the same categories, means for missing values and numbers of"
+        " classes, so that a model trained on that data can predict here.",
         group=Group.INPUT,
         metavar="NAME[/KEY]",
     )
 )
-@flag_option("add", "Store more vertex data next to the graph's vertex data.")
+@flag_option("add", "Store another set of vertex data for a graph that has one.")
 @stage_options(quiet=True)
 def features_command(
     name: str,

@@ -156,7 +156,7 @@ def ogb_command(folder: str, split: str | None, graph: str | None, plan: bool, c
 @key_option("links")
 @stage_options()
 def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: ClusterOptions) -> None:
-    """Draw hard negatives, which look like edges, for each pair of existing links.
+    """Draw hard negatives, which resemble edges, for each pair of existing links.
 
     Stores new links with the same pairs. Each validation and test pair gets its own negatives: half of them replace its
     target, the other half its source. The replacements rank high by resource allocation, personalized PageRank and

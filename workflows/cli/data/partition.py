@@ -110,8 +110,8 @@ def partition_command(
     time. The method is chosen by the size, the skew and the clusters of the graph, so it is
     the same on every machine. --plan and --json report what was chosen and why.
 
-    Of a graph with types, all relations are partitioned as one adjacency, their union, which is stored in the dataset:
-    a row that several relations need is sent once. Every vertex counts for the edges of all relations in its row.
+    In a graph with types, the partitioner reads the union of all relations, which is stored in the dataset: a row that
+    several relations need is sent once. The work of a vertex is the number of edges of all relations in its row.
     --replicate keeps the rows of small types, which most parts need, on every rank; km1 does not count them.
 
     \b

@@ -31,7 +31,7 @@ from gnnloom.workflows.cli.terminal.stage import show_stage, stage_options, stor
 _VERTEX_DATA: Final = Option(
     "vertex_data",
     tuple[str, ...],
-    "In a graph with types, choice between several vertex data of a type, as TYPE=KEY,...",
+    "In a graph with types, vertex data to use if a type has several, as TYPE=KEY,...",
     default=(),
     group=Group.INPUT,
     metavar="TYPE=KEY",

@@ -22,14 +22,15 @@ from gnnloom.workflows.cli.terminal.output import show_json, show_rows
     type=click.Choice(("wall", "processor")),
     default="wall",
     show_default=True,
-    help="What to measure; processor time if other programs use the machine too.",
+    help="Clock to use; measure processor time if other programs use the machine too.",
 )
 @click.option("--scale", type=click.FloatRange(min=0.001, max=4), default=1.0, hidden=True)
 @json_option
 def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: float) -> None:
     """Measure products, memory and communication, and store them in the catalog as a profile of this machine.
 
-    Takes one to two minutes. In an MPI job the ranks of the job measure: use as many per node as the training will.
+    Takes one to two minutes. In an MPI job, the ranks of the job measure; use as many ranks per node as the training
+    run will use.
 
     \b
     Example:

@@ -44,9 +44,8 @@ def plan_command(
 
     Without --precision, the table has both float32 and bf16.
 
-    Nothing is trained. Bytes and messages are computed from the graph, the model and the partitions that are stored;
-    times are computed from the profile of the machine. An asterisk marks an estimate; all other bytes and messages are
-    exact.
+    Nothing is trained. Bytes and messages are computed from the stored graph and partitions and the model; times are
+    computed from the profile of the machine. An asterisk marks an estimate; all other bytes and messages are exact.
 
     \b
     Example:

@@ -58,7 +58,7 @@ def predict_command(
 ) -> None:
     """Predict the class of every vertex of dataset NAME, in the order of the vertices.
 
-    RUN may be left out if the dataset has only one run. Stored predictions of the same checkpoint are reused, and only
+    RUN is optional if the dataset has only one run. Stored predictions of the same checkpoint are reused, and only
     missing ones are computed. In an MPI job, the ranks of the job predict: mpirun -n 4 gnnloom predict NAME/RUN
 
     A run on pairs (--task link, edge-class or edge-number) stores a vector for every vertex. --pairs scores pairs with

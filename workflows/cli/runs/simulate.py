@@ -87,8 +87,8 @@ def simulate_command(
 ) -> None:
     """Predict how training on dataset NAME, or on a graph of a given size, scales with the number of ranks.
 
-    The table shows each algorithm on its best process grid. Bytes and messages are exact, with one exception: for p2p
-    on a number of ranks for which the dataset has no partition, they are extrapolated from the partitions it has. A
+    The table shows each algorithm on its best process grid. Bytes and messages are exact, with one exception: if the
+    dataset has no partition for a number of ranks, the figures of p2p are extrapolated from the partitions it has. A
     dataset without partitions is treated as randomly partitioned.
 
     \b

@@ -57,7 +57,7 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
     """Train on the whole graph of dataset NAME, or on samples of it.
 
     The same command again continues a run from its last checkpoint, or reports the result of one that has finished.
-    Options that are not given keep the run's values, if it exists: NAME/RUN alone continues any run.
+    If the run exists, options that are not given keep its values: NAME/RUN alone continues any run.
 
     The ranks are new processes of this machine, or the ranks of the MPI job: mpirun -n 4 gnnloom train NAME.
 

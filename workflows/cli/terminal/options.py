@@ -77,7 +77,7 @@ def click_option(
         others: further arguments of :func:`click.option`.
     """
     name = f"--{option.flag.replace('_', '-')}"
-    text = f"{option.help}  [default: {option.default_text}]" if option.default_text else option.help
+    text = f"{option.sentence}  [default: {option.default_text}]" if option.default_text else option.sentence
     details: dict[str, Any] = {"cls": DerivedOption, "declared": option, "help": text, **others}
     parameter = parameter or option.flag
     if option.kind is bool and not option.flag_name and (option.deniable or option.default is True):
