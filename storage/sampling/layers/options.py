@@ -40,14 +40,13 @@ NEIGHBOR_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "replace": Option(default=False, help="Draw neighbors with replacement"),
         "draw_once": Option(
             default=False,
-            help="Sample each vertex's neighbors once, in the first layer that contains it (as PyG does), instead of"
-            " again in every layer (as in Algorithm 2 of GraphSAGE)",
+            help="Sample each vertex's neighbors once, in the first layer that contains it (as PyG does), not again in"
+            " every layer",
         ),
         "cache_memory": Option(
             default=256 << 20,
-            help="Memory per rank for the most frequent feature rows of other ranks or, with --inputs disk, of all"
-            " vertices, such as 512M; with --inputs disk, half of it holds the rows of batches that are drawn ahead"
-            " and read together",
+            help="Memory per rank for the most frequent feature rows of other ranks, such as 512M; with --inputs disk,"
+            " of all vertices, and for reading ahead",
             least=0,
             is_size=True,
         ),
