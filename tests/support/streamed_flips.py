@@ -60,7 +60,7 @@ _OPERATIONS: tuple[tuple[type, tuple[str, ...]], ...] = (
     (RecordedArray, ("write", "check")),
     (Model, ("forward",)),
     (Training, ("_train_epoch", "_measure", "_check_files", "_write_line")),
-    (rows.RowsMode, ("_prepare",)),
+    (rows.RowsMode, ("_taken",)),
     (layerwise._Layer, ("_batch",)),
     (edge_inference._Batches, ("next",)),
     (VertexIds, ("columns", "check")),

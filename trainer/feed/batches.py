@@ -7,11 +7,12 @@ in the thread that prepares the batch. Any process can make any batch of any epo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
+from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -34,6 +35,8 @@ Drawing = TypeVar("Drawing")
 Drawing_co = TypeVar("Drawing_co", covariant=True)
 #: The vertices and rows of a stored batch.
 Structure = TypeVar("Structure")
+#: A division of an epoch into batches.
+Divided = TypeVar("Divided")
 
 
 class LayeredSampler(Protocol[Drawing_co]):
@@ -141,6 +144,15 @@ class Batches(ABC, Generic[Made]):
         """
         return _ahead(lambda number: self.prepare(epoch, number), numbers, threads, pool)
 
+    def of_all(self, numbers: Iterable[int], threads: int, pool: int) -> Generator[Made, None, None]:
+        """Batches of several epochs, in order. Threads prepare the first ones of an epoch before the last one ends.
+
+        Args:
+            numbers: of the batches, among the batches of all epochs.
+            threads, pool: see :meth:`of_epoch`.
+        """
+        return prepare_ahead(lambda number: self.prepare(*divmod(number, self.num_batches)), numbers, threads, pool)
+
     @property
     def is_last_whole(self) -> bool:
         """Whether the last batch of an epoch has as many examples as the others."""
@@ -230,6 +242,37 @@ class SubgraphBatches(Batches[Made]):
         sample = self._sampler.sample(*divmod(of_all, self._sampler.num_batches))
         weights = None if self._weights is None else self._weights.weights(sample)
         return self._make(Drawn(of_all, sample, weights=weights))
+
+
+class DividedBatches(Batches[Made], Generic[Divided, Made]):
+    """Batches into which every epoch divides all vertices, or all training vertices, anew.
+
+    Memory: the divisions of two epochs, as batches of the next epoch are prepared before the present one ends.
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        batch_size: int,
+        divide: Callable[[int], Divided],
+        make: Callable[[Divided, int, int], Made],
+    ) -> None:
+        """Communicates nothing.
+
+        Args:
+            divide: divides an epoch into batches.
+            make: makes the result of a batch from the division, its number in the epoch, and its number among the
+                batches of all epochs; several threads may call it at a time.
+        """
+        self.num_examples, self.batch_size, self._make = num_examples, batch_size, make
+        self.num_batches = -(-num_examples // batch_size)
+        self._lock, self._kept = Lock(), lru_cache(2)(divide)
+
+    def prepare(self, epoch: int, number: int) -> Made:
+        # Two threads would divide the same epoch.
+        with self._lock:
+            divided = self._kept(epoch)
+        return self._make(divided, number, epoch * self.num_batches + number)
 
 
 class StoredBatches(Batches[Made], Generic[Structure, Made]):

@@ -13,10 +13,11 @@ from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_share import EpochShare
+from gnnloom.trainer.feed.batches import DividedBatches
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.networks.gat import NeighborOperator
 from gnnloom.trainer.modes.epochs.mode import ModeContext
-from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory, once_per_epoch
+from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory
 from gnnloom.trainer.operators.halo import ExchangedRows
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS
@@ -43,11 +44,10 @@ class MinibatchMode(PreparedMode):
             exchanged = ExchangedRows(f"{rows.shards.artifact.path}/{rows.prefix}", vertex, context.comm, context.place)
             exchanged.add(self._transpose)
             exchanged.agree()
-        self._num_vertices, self._batch_size = context.shards.num_vertices, context.options["batch_size"]
-        self.num_batches = -(-self._num_vertices // self._batch_size)
         # The exchange of halos returns what other ranks add to the gradients of a rank's rows.
         self.features = features_in_memory(context, None)
-        self._epoch_share = once_per_epoch(self._divide)
+        size = context.options["batch_size"]
+        self.batches = DividedBatches(context.shards.num_vertices, size, self._divide, self._restricted)
         self._begin()
 
     def _read_transpose(self) -> ShardMatrix[CSR]:
@@ -58,14 +58,13 @@ class MinibatchMode(PreparedMode):
         return shard.matrix(transpose=True)
 
     def _divide(self, epoch: int) -> EpochShare:
-        vertex, sides = self._whole.layout(0).vertex, (self._rows, self._transpose)
-        return EpochShare(vertex, *sides, self._num_vertices, self._batch_size, self.context.seed, epoch)
+        context, vertex, sides = self.context, self._whole.layout(0).vertex, (self._rows, self._transpose)
+        size = context.options["batch_size"]
+        return EpochShare(vertex, *sides, context.shards.num_vertices, size, context.seed, epoch)
 
-    def _prepare(self, number: int) -> Prepared:
-        """See :meth:`PreparedMode._prepare`: restricts this rank's lists to a batch."""
+    def _restricted(self, share: EpochShare, batch: int, number: int) -> Prepared:
+        """This rank's lists, restricted to a batch."""
         context = self.context
-        epoch, batch = divmod(number, self.num_batches)
-        share = self._epoch_share(epoch)
         rows = share.rows(batch, context.normalization, context.place)
         operator = SampledRows(self._whole.grid, rows, multiplies=type(context.model).multiplies)
         labels = context.labels.at(share.members(batch), context.place)
@@ -74,7 +73,7 @@ class MinibatchMode(PreparedMode):
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
         total = 0.0
-        for _ in range(self.num_batches):
+        for _ in range(self.batches.num_batches):
             share = next(self._ready)
             # A batch without training vertices has no gradient on any rank.
             if terms := self._terms(share):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
-from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -16,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
-from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SAMPLING, Kind, Traffic
 from gnnloom.trainer.data.row_exchange import RowExchange
+from gnnloom.trainer.feed.batches import Batches
 from gnnloom.trainer.feed.feature_view import FeatureView, LearnedFeatures, OwnFeatures
 from gnnloom.trainer.models.networks.model import Model
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
@@ -28,8 +25,6 @@ from gnnloom.trainer.operators.whole_rows import AXIS
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 
 Batch = TypeVar("Batch")
-#: How an epoch is divided into batches.
-Division = TypeVar("Division")
 
 
 def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generator[Batch, None, None]:
@@ -79,18 +74,6 @@ def features_in_memory(context: ModeContext, owner: NDArray[np.int32] | None) ->
     return OwnFeatures(exchange) if learned is None else LearnedFeatures(learned, exchange, place)
 
 
-def once_per_epoch(divide: Callable[[int], Division]) -> Callable[[int], Division]:
-    """The same function of an epoch, for several threads; keeps the present epoch's result, and the next one's."""
-    lock, kept = Lock(), lru_cache(2)(divide)
-
-    def of(epoch: int) -> Division:
-        # Two threads would divide the same epoch.
-        with lock:
-            return kept(epoch)
-
-    return of
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A batch, or a rank's share of one, that is ready for a step.
@@ -115,12 +98,12 @@ class PreparedMode(Mode):
 
     Attributes:
         features: of the vertices of batches.
-        num_batches: per epoch, of all ranks.
+        batches: of the rank; the numbers of all ranks' batches are :meth:`_numbers`.
         alone: a grid of this rank alone, for losses of its own rows.
     """
 
     features: FeatureView
-    num_batches: int
+    batches: Batches[Prepared]
 
     def __init__(self, context: ModeContext) -> None:
         super().__init__(context)
@@ -129,17 +112,13 @@ class PreparedMode(Mode):
     def _begin(self) -> None:
         """Begin to prepare batches. Communicates nothing."""
         options = self.context.options
-        ready = prepare_ahead(self._prepare, self._numbers(), options["sampler_threads"], options["pool"])
+        ready = self.batches.of_all(self._numbers(), options["sampler_threads"], options["pool"])
         self._ready = awaited(ready, self.context.comm.traffic)
 
     def _numbers(self) -> Iterator[int]:
         """The batches of this rank among the batches of all epochs, in the order of training."""
-        epochs = self.context.epochs
-        yield from range(epochs.start * self.num_batches, epochs.stop * self.num_batches)
-
-    @abstractmethod
-    def _prepare(self, number: int) -> Prepared:
-        """Make a batch. Communicates nothing; several threads do so at a time."""
+        epochs, num_batches = self.context.epochs, self.batches.num_batches
+        yield from range(epochs.start * num_batches, epochs.stop * num_batches)
 
     def _terms(self, batch: Prepared | None) -> float:
         """Terms of the loss of a step on all ranks. Collective."""

@@ -17,10 +17,11 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_share import Division
 from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_numbers import number_vertices
+from gnnloom.trainer.feed.batches import DividedBatches
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
-from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, once_per_epoch
+from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.passes.rows_only import measured_scores, packed_view
 from gnnloom.trainer.tasks.task import PREFIXES
@@ -50,27 +51,24 @@ class RowsMode(PreparedMode):
         self._number, self._total = number_vertices(
             context.comm, context.shards.num_vertices, self._rows.vertex[self._training], context.place
         )
-        self.num_batches = -(-self._total // context.options["batch_size"])
-        self._division = once_per_epoch(self._divide)
+        self.batches = DividedBatches(self._total, context.options["batch_size"], self._divide, self._taken)
         self._begin()
 
     def _divide(self, epoch: int) -> Division:
-        context = self.context
-        batch = batch_of(self._total, context.options["batch_size"], context.seed, epoch, self._number)
-        return Division(batch, self.num_batches)
+        size = self.context.options["batch_size"]
+        batch = batch_of(self._total, size, self.context.seed, epoch, self._number)
+        return Division(batch, self.batches.num_batches)
 
-    def _prepare(self, number: int) -> Prepared:
-        """See :meth:`PreparedMode._prepare`: reads this rank's rows of a batch."""
-        context = self.context
-        epoch, batch = divmod(number, self.num_batches)
-        rows = self._training[self._division(epoch).members(batch)]
+    def _taken(self, division: Division, batch: int, number: int) -> Prepared:
+        """This rank's rows of a batch."""
+        context, rows = self.context, self._training[division.members(batch)]
         vertex, labels = self._rows.vertex[rows], context.labels.at(rows, context.place)
         loss = context.vertex_objective.loss(Layout(self.alone, vertex, (AXIS,)), labels)
         return Prepared(number, vertex, RowsOnly(context.operator.grid, vertex), self.features.ahead(vertex), loss)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
         total = 0.0
-        for _ in range(self.num_batches):
+        for _ in range(self.batches.num_batches):
             share = next(self._ready)
             # If the classes of a batch have no weight, it has no gradient on any rank.
             if terms := self._terms(share):

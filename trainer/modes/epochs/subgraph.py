@@ -46,7 +46,6 @@ class SubgraphMode(PreparedMode):
         """
         super().__init__(context)
         together(context.comm, self._open)
-        self.num_batches = self._batches.num_batches
         self._begin()
 
     def _open(self) -> None:
@@ -64,7 +63,7 @@ class SubgraphMode(PreparedMode):
             self.features = features_in_memory(context, owner)
         sampler = subgraph_sampler(context.dataset, self._graph, context.seed, options, sampler_arguments(options))
         self._weights = self._normalization(sampler) if options["presamples"] else None
-        self._batches = SubgraphBatches(sampler, options["batches"], self._weights, self._make)
+        self.batches = SubgraphBatches(sampler, options["batches"], self._weights, self._make)
 
     def _normalization(self, sampler: SubgraphSampler) -> Normalization:
         presamples = self.context.options["presamples"]
@@ -76,13 +75,9 @@ class SubgraphMode(PreparedMode):
 
     def _numbers(self) -> Iterator[int]:
         """The batches of this rank, in the order of training."""
-        comm = self.context.comm
+        comm, num_batches = self.context.comm, self.batches.num_batches
         for epoch in self.context.epochs:
-            yield from range(epoch * self.num_batches + comm.rank, (epoch + 1) * self.num_batches, comm.size)
-
-    def _prepare(self, number: int) -> Prepared:
-        """See :meth:`PreparedMode._prepare`: draws a batch, and gathers its data."""
-        return self._batches.prepare(*divmod(number, self.num_batches))
+            yield from range(epoch * num_batches + comm.rank, (epoch + 1) * num_batches, comm.size)
 
     def _make(self, drawn: Drawn[Sample]) -> Prepared:
         context, weights, vertices = self.context, drawn.weights, drawn.sample.vertices
@@ -113,9 +108,9 @@ class SubgraphMode(PreparedMode):
         return Labels(found.label.to(context.labels.label.dtype), found.split)
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
-        comm, total, num_terms = self.context.comm, 0.0, 0.0
-        for first in range(0, self.num_batches, comm.size):
-            in_step = min(comm.size, self.num_batches - first)
+        comm, total, num_terms, num_batches = self.context.comm, 0.0, 0.0, self.batches.num_batches
+        for first in range(0, num_batches, comm.size):
+            in_step = min(comm.size, num_batches - first)
             batch = next(self._ready) if comm.rank < in_step else None
             # With weights, a batch estimates the sum over all training vertices.
             terms = self._terms(batch) if self._weights is None else self.context.loss.num_terms * in_step
