@@ -119,7 +119,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """
     import difflib  # noqa: PLC0415 - only for these messages
 
-    names = list(known)
+    names = list(dict.fromkeys(known))
     # Most mistakes are of case, which would count as other letters.
     close = [each for each in names if each.lower() == name.lower()] or difflib.get_close_matches(name, names, 1)
     if close:

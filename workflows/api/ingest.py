@@ -143,6 +143,8 @@ def ingest(
     """
     cluster, given = choose_cluster(options)
     of_graph, of_types, of_vertices, others = split_fields(given, IngestOptions, TypedOptions, VertexOptions)
+    for each in sorted(others.keys() & VERTEX_ARRAYS.keys()):
+        raise InputError(f"ingest: no option {each}; gnnloom.features stores it, after ingest")
     check_known("ingest", others, [*_INGEST, *_source_options(formats())])
     graph, how, values = IngestOptions(**of_graph), VertexOptions(**of_vertices), plain_values(others)
     storing = Storing(as_catalog(catalog), name, cluster, graph, TypedOptions(**of_types), how, add)

@@ -68,14 +68,41 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
 _QUOTED = re.compile(r"^(?:No such command )?(['\"])(?P<given>.*?)\1(?: is not one of |\.)")
 
 
+#: Similarity from which an unknown option counts as a mistyped one, which click names itself.
+_MISTYPED = 0.8
+
+
 def suggested(error: click.UsageError) -> click.UsageError | None:
-    """The same error with the names that are nearest to a mistyped one; None if there is nothing to suggest."""
+    """The same error with a suggestion; None if there is nothing to suggest.
+
+    For a mistyped name, the suggestion is the nearest names. For an option of other commands, it is those commands.
+    """
+    if isinstance(error, click.NoSuchOption):
+        if get_close_matches(error.option_name, error.possibilities or (), cutoff=_MISTYPED):
+            return None
+        others = _commands_with(error.option_name, error.ctx)
+        names = " and ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))
+        text = f"No such option {error.option_name!r}. It is an option of {names}."
+        return click.UsageError(text, error.ctx) if others else None
     found, text = _QUOTED.match(error.message), error.format_message()
     if found is None or "Did you mean" in text:
         return None
     near = get_close_matches(found["given"], _choices(error), n=2)
     names = " or ".join(map(repr, near))
     return click.UsageError(f"{text.rstrip('.')}. Did you mean {names}?", error.ctx) if near else None
+
+
+def _commands_with(option: str, ctx: click.Context | None) -> list[str]:
+    """Full names of the commands that have an option."""
+    group = None if ctx is None or ctx.parent is None else ctx.parent.command
+    if ctx is None or ctx.parent is None or not isinstance(group, click.Group):
+        return []
+    found, called = [], ctx.parent
+    for name in group.list_commands(called):
+        command = group.get_command(called, name)
+        if command is not None and any(option in (*each.opts, *each.secondary_opts) for each in command.params):
+            found.append(f"`{called.command_path} {name}`")
+    return found
 
 
 def _choices(error: click.UsageError) -> list[str]:

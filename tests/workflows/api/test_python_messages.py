@@ -70,6 +70,7 @@ def data(**more: Any) -> Any:
         (lambda: [(0, 1)], {"undirect": True}, "ingest: no option undirect; did you mean undirected"),
         (lambda: [(0, 1)], {"weight": True}, "ingest: no option weight; did you mean weights"),
         (lambda: [(0, 1)], {"header": True}, "has no option header"),
+        (lambda: [(0, 1)], {"label": [0, 1]}, "no option label; gnnloom.features"),
     ],
 )
 def test_errors_of_ingest_name_the_argument(make: Any, options: dict[str, Any], expected: str) -> None:

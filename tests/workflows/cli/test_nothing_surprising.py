@@ -193,6 +193,19 @@ def test_a_typing_error_gets_a_suggestion(catalog: Catalog, arguments: tuple[str
     assert f"Did you mean {suggestion}" in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "commands"),
+    [
+        (("ingest", "web", "x", "--feature", "y"), "`gnnloom features`"),
+        (("train", "web", "--parts", "2"), "`gnnloom partition`, `gnnloom shard` and `gnnloom export`"),
+    ],
+)
+def test_an_option_of_other_commands_names_these(catalog: Catalog, arguments: tuple[str, ...], commands: str) -> None:
+    done = invoke(catalog, *arguments)
+    assert done.exit_code == 2
+    assert commands in " ".join(done.output.split()).replace("`cli ", "`gnnloom ")
+
+
 def test_a_changed_option_makes_a_second_graph_only_if_asked_and_commands_choose(
     catalog: Catalog, edges: str, tmp_path: Path
 ) -> None:
