@@ -40,7 +40,7 @@ from gnnloom.storage.errors import CorruptError, DamagedWorkError, IncompleteErr
 from gnnloom.storage.system_errors import naming
 
 #: Bytes per checksum. A reader of 64 KiB of a lane of 64 MiB then reads 16 KiB of checksums, and about 16 KiB of data
-# around the data that it wants; with blocks of half or twice the size, the sum is larger.
+#: around the data that it wants; with blocks of half or twice the size, the sum is larger.
 BLOCK_BYTES: Final = 16 << 10
 #: Bytes of the seal, which the data follow.
 SEAL_BYTES: Final = 16

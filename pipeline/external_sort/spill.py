@@ -196,8 +196,8 @@ def decode_entries(
         low: (num_entries,) low bits of the entries, from entry ``position`` of the file on.
         high: (num_entries,) their high bits; empty if entries have 32 bits.
         position: number of the first entry in the file.
-        offsets: (num_buckets + 1,) first entry of each bucket of these entries. first_row: first row of the first
-            bucket, counted from the first row of the row block.
+        offsets: (num_buckets + 1,) first entry of each bucket of these entries.
+        first_row: first row of the first bucket, counted from the first row of the row block.
         shift: log2 of the rows of a bucket.
         entry_column_bits: bits of the column in an entry.
         column_bits: bits of the column in a key.

@@ -1,1 +1,1 @@
-"""Makes links: pairs of vertices in splits, drawn from a graph, and the graph without those that are held out."""
+"""Makes links: pairs of vertices in splits, drawn from a graph, and the graph without held-out edges."""

@@ -415,7 +415,7 @@ def _score(
         if high - low + other_high - other_low < end - at + other_end - other:
             at, end, low, high = low, high, at, end
             other, other_end, other_low, other_high = other_low, other_high, other, other_end
-        # The neighbors of the end with fewer of them, ascending; each is looked up among the neighbors of the other
+        # The neighbors of the end with fewer neighbors, ascending; each is looked up among the neighbors of the other
         # end.
         while at < end or other < other_end:
             vertex, at, other = next_entry(lists, at, end, other, other_end)

@@ -321,8 +321,8 @@ def _pairs(
     Args:
         first_row: row of the matrix to which the first pointer belongs.
         pointers: (num_rows + 1,) int64 positions of rows.
-        start: position of the first of these entries, which may lie within a row.
-        columns: (num_entries,) their columns.
+        start: position of the first entry, which may lie within a row.
+        columns: (num_entries,) columns of the entries.
         has_loops: an entry of a row in the column of the same number is a loop.
         last: column of the entry before the first one.
 

@@ -88,7 +88,7 @@ def ask(task: AskTask) -> int:
     pairs = None if task.pairs is None else ArrayReader(task.links, task.pairs)
     count = 0
     with task.writer.task(task.name) as output, task.asked.routed(output, task.lane) as out:
-        # Few runs, because readers look their rows up in each of them.
+        # Few runs, because readers look their rows up in every run.
         step = _ROUTED_CHUNKS * reader.chunk_rows
         for start in range(piece.start, piece.stop, step):
             rows = reader.read(start, min(start + step, piece.stop))
@@ -151,7 +151,8 @@ class AnswerTask(Task):
 def answer(task: AnswerTask) -> int:
     """Look up the pairs of a block; returns their number.
 
-    Records how many pairs of each list are edges, how many links occur in several splits, and one of these.
+    Records how many pairs of each list are edges, how many links occur in several splits, and an example of such a
+    link.
 
     Raises:
         BudgetError: a row has more pairs than fit in memory.
@@ -216,7 +217,7 @@ class _Found:
         return found[self._group]
 
     def count(self, num_lists: int) -> NDArray[np.int64]:
-        """(num_lists,) int64 pairs of each list that are edges; of negatives, those that are links count as well."""
+        """(num_lists,) int64 pairs of each list that are edges; in lists of negatives, links count as well."""
         is_link = self.code < len(_LINKS)
         positive = np.where(is_link, self.is_edge, self.is_edge | self._has(is_link))
         return np.bincount(self.code[positive], minlength=num_lists)
@@ -235,7 +236,7 @@ class _Found:
 
     @property
     def example(self) -> list[int] | None:
-        """Source and target of a link in several splits, and the codes of two of them."""
+        """Source and target of a link in several splits, and the codes of two such splits."""
         if not len(self._shared):
             return None
         at = int(self._shared[0])
@@ -316,8 +317,8 @@ def _sorted(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
     """Rows, columns, lists and numbers, by row, column and list."""
     row, column, code, number = some.position, *(some.column(name) for name in ("column", "list", "number"))
-    # Rows of one position are in the order in which they were routed, which is the order of lists and numbers. One
-    # number for row and column fits, as the rows are those of a range of a block.
+    # Rows of one position are in the order of routing, which is the order of lists and numbers. One number for row and
+    # column fits, because all rows are in one range of a block.
     order = np.argsort((row - some.positions[0]) * num_vertices + column, kind="stable")
     return row[order], column[order], code[order], number[order]
 

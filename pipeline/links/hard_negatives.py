@@ -105,7 +105,7 @@ def write_hard(task: HardTask) -> int:
         others = [split for split in LINK_SPLITS if links.num_other_pairs(split)]
         paired = [partners_in_pairs(links, others, pairs[:, end], end) for end in (0, 1)]
         for place, (source, target) in enumerate(pairs.tolist()):
-            # Vertices that the source has an edge to, and those that have one to the target.
+            # Targets of the edges from the source, and sources of the edges to the target.
             for side, (kept, other, matrix) in enumerate(((source, target, columns), (target, source, rows))):
                 allowed = np.ones(matrix.num_columns, np.bool_)
                 for each in (rows, columns) if links.together else (matrix,):
@@ -152,7 +152,7 @@ class VertexScores:
     Attributes:
         lists: neighbors in the message graph.
         features: (num_vertices, num_features) of the possible sources and the possible targets, mapped; None without.
-        norms: (num_vertices,) float64 lengths of the rows of these features.
+        norms: (num_vertices,) float64 norms of the rows of features.
     """
 
     lists: NeighborLists
@@ -332,7 +332,7 @@ def lengths(feature: NDArray[Any]) -> NDArray[np.float64]:
 def cosines(
     feature: NDArray[Any], norm: NDArray[np.float64], own: NDArray[np.float64], own_norm: float
 ) -> NDArray[np.float64]:
-    """(num_vertices,) float64 cosines of the rows of features with one of them; 0 with a row of zeros.
+    """(num_vertices,) float64 cosines of all rows of features with one row; 0 for a row of zeros.
 
     Sums in the order of the columns, so that every machine gets the same bits.
 

@@ -33,7 +33,7 @@ from gnnloom.storage.format.schema import FORMAT_VERSION, LINK_SPLITS, TYPED_VER
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.shards.known_pairs import PAIR_BYTES
 
-#: Splits whose pairs get negatives, and pairs of a task, which are those of a chunk.
+#: Splits whose pairs get negatives; a task has the pairs of one chunk.
 _JUDGED: Final = ("valid", "test")
 TASK_PAIRS: Final = 256
 #: Vertex data with features of the possible sources and of the possible targets.

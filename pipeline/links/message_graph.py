@@ -75,7 +75,7 @@ def route_held_out(task: HeldOutTask) -> int:
     (piece,) = task.pairs.pieces
     reader = ArrayReader(task.links, task.pairs)
     with task.writer.task(task.name) as output, task.entries.routed(output, task.lane) as out:
-        # Few runs, because readers look their rows up in each of them.
+        # Few runs, because readers look their rows up in every run.
         step = _ROUTED_CHUNKS * reader.chunk_rows
         for start in range(piece.start, piece.stop, step):
             pairs = reader.read(start, min(start + step, piece.stop))
@@ -128,7 +128,7 @@ def write_message_block(task: MessageBlockTask) -> int:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Consecutive entries that stay, and how many of them each of some consecutive rows has."""
+    """Consecutive entries that stay, and the number of such entries in each of some consecutive rows."""
 
     columns: NDArray[Any]
     weights: NDArray[Any] | None
@@ -171,7 +171,7 @@ def _check_memory(task: MessageBlockTask, held: Gathered) -> None:
 
 
 def more_rows(rows: int, memory: int, planned: int, row_bytes: int) -> int:
-    """Rows that a task looks at together: as planned, or up to eight times as many if the memory allows.
+    """Rows that a task processes together: as planned, or up to eight times the planned number if the memory allows.
 
     In fewer steps, rows are looked up in the runs of all tasks less often.
 
@@ -185,7 +185,7 @@ def more_rows(rows: int, memory: int, planned: int, row_bytes: int) -> int:
 
 
 def block_memory(num_rows: int, entry_bytes: int) -> int:
-    """Bytes that a task holds to write a block of so many rows, none of which has many held-out entries."""
+    """Bytes that a task holds to write a block of ``num_rows`` rows with few held-out entries each."""
     # Entries as read and as kept, and whether they are.
     entries = (2 * entry_bytes + 1) * STEP_ENTRIES
     return _ROW_BYTES * num_rows + RANGE_BYTES + entries + _HELD_BYTES * HELD_ENTRIES + WRITING_BYTES
@@ -217,11 +217,11 @@ def find_columns(
 
     Args:
         pointers: (num_rows + 1,) int64 positions of rows.
-        start: position of the first of these entries, which may lie within a row.
-        columns: (num_entries,) their columns, ascending within a row.
+        start: position of the first entry, which may lie within a row.
+        columns: (num_entries,) columns of the entries, ascending within a row.
         offsets: (num_rows + 1,) int64 where the columns that are asked for in each row begin.
         asked: these columns, ascending within a row, possibly repeated.
-        place: (num_asked,) int64, gets the place among these entries of those that are found.
+        place: (num_asked,) int64, receives the positions of the found columns among these entries.
     """
     row = count_at_most(pointers, start) - 1
     position, stop = start, start + len(columns)

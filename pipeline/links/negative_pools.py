@@ -2,8 +2,8 @@
 
 The pairs of different vertices that are no edges are numbered by target, and then by source; W is their count. Of a
 relation between two types, these are pairs of any source and any target. Pair k of a pool of M has the number
-floor((k + U) W / M), where U is number k, uniform in [0, 1), of a stream of random numbers. So every such pair is
-expected M / W times, and the pool is in the order of these numbers. A row block that knows the number of pairs before
+floor((k + U) W / M), where U is number k, uniform in [0, 1), of a stream of random numbers. So the expected number of
+occurrences of every such pair is M / W, and the pool is ordered by k. A row block that knows the number of pairs before
 its rows finds its range of the pool in one pass over its entries, also if nearly all pairs are edges.
 """
 
@@ -50,7 +50,7 @@ _PAIR_BYTES: Final = 16
 _MOST_PAIRS: Final = 1 << 32
 _MOST_VERTICES: Final = 3_037_000_499
 #: What a cursor holds: row of the range, position of the next entry, non-edges before the row, whether the row has had
-#: its loop or can have none, number of the next pair in the pool, the end of these numbers, different columns of the
+#: its loop or can have none, number of the next pair in the pool, the end of the pool, different columns of the
 #: row's entries before the next one, and the last such column.
 _ROW, _ENTRY, _BEFORE, _LOOP, _NEXT, _STOP, _SEEN, _LAST = range(8)
 _LOW_HALF: Final = np.uint64((1 << 32) - 1)
@@ -283,7 +283,7 @@ class PoolPlan:
         sizes: of the graph.
         pools: with pairs.
         relation: name of the relation, in a graph with types.
-        before: (num_blocks + 1,) pairs of targets before each block that are no edges, and all of them.
+        before: (num_blocks + 1,) number of non-edges with targets before each block, and the number of all non-edges.
     """
 
     writer: ArtifactWriter

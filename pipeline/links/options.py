@@ -15,7 +15,7 @@ from gnnloom.storage.wording import counted
 
 _option = partial(option, group=Group.SAMPLING)
 _file = partial(option, None, kind=Path, group=Group.INPUT, metavar="FILE")
-#: What decides which edges are held out: random numbers, or the times of edges, the latest of them first.
+#: Order in which edges are held out: by random numbers, or by the times of edges, latest first.
 RANDOM, TIME = "random", "time"
 #: Kinds of values that pairs in files may have.
 VALUES: Final = (CLASS, NUMBER)
@@ -139,7 +139,7 @@ class DrawOptions:
             )
 
     def ranks(self, num_edges: int) -> tuple[int, ...]:
-        """Number of edges for testing, for testing or validation, and for both of these or held out for training.
+        """Number of edges for testing, for testing or validation, and for all pairs including disjoint training pairs.
 
         Raises:
             InputError: a split gets none.
@@ -244,7 +244,7 @@ class HardOptions:
     """Options that decide which negatives the pairs of links get."""
 
     negatives: int = _option(
-        500, "Negatives of each pair; half of them replace its target, half its source.", is_common=True, least=2
+        500, "Negatives of each pair; half replace its target, half its source.", is_common=True, least=2
     )
     features: bool = _option(
         True, "Also rank vertices by their features, if they have features.", is_common=True, deniable=True

@@ -59,8 +59,8 @@ class LinkProjection:
         peak_memory: bytes of the largest worker process, at the most.
         temporary_bytes: bytes of temporary files at their peak.
         output_bytes: both artifacts on disk, uncompressed, and the transpose of a directed graph.
-        copy_bytes: uncompressed copies of these graphs, which tasks map to score pairs by their neighbors; 0 if nothing
-            is scored or all is done.
+        copy_bytes: uncompressed copies of the graphs, which tasks map to score pairs by their neighbors; 0 if no pairs
+            are scored or all scores exist.
         disk_free_bytes: bytes free on the disk.
     """
 

@@ -1,7 +1,7 @@
 """Counts the edges of a directed graph that have a reverse, and decides what this means for links.
 
-A pass over the row blocks finds it without a sort. Both directions of an edge have one random number. The sum of these
-numbers, negative for the edges whose source is the larger vertex, is zero modulo 2^64 if every edge has its reverse,
+A pass over the row blocks finds it without a sort. Both directions of an edge have the same random number. The sum of
+the numbers, negative for edges whose source is the larger vertex, is zero modulo 2^64 if every edge has its reverse,
 and otherwise with a probability of 2^-64 only. The share of the edges that have their reverse is that among the edges
 with the smallest numbers: of all edges if they are few, otherwise of about 2^18, with a standard error of 0.1 %.
 """
@@ -47,7 +47,8 @@ class Reciprocity:
 
     Attributes:
         edges: edges between different vertices.
-        reverse: number of edges whose reverse is an edge; an estimate for a large graph, unless it is all of them.
+        reverse: number of edges whose reverse is an edge; an estimate for a large graph, unless every edge has its
+            reverse.
         same_weights: every edge has its reverse, with the same weight.
         same_times: every edge has its reverse, with the same time; False if the times are not looked at.
         is_exact: the number is not an estimate.
@@ -172,7 +173,7 @@ def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_t
     Raises:
         InputError: directions are to be held out together by their times, which differ.
     """
-    # Of a large graph, a few reverses may not be among those that are counted.
+    # In a large graph, the count may miss a few reverses.
     is_wanted = reciprocal == RECIPROCAL_TOGETHER
     if found is None or reciprocal == RECIPROCAL_APART or not (found.reverse or is_wanted):
         return Directions.APART

@@ -178,9 +178,9 @@ def block_aside(writer: ArtifactWriter, path: str) -> Iterator[Path]:
 
 
 def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -> None:
-    """Sort the entries of a block and write it below another folder; records its arrays, and what was merged."""
+    """Sort the entries of a block and write it below another folder; records its arrays and the merged edges."""
     form, first_row, num_rows = task.form, rows[0], rows[1] - rows[0]
-    # Entries to sort at a time: as many as the memory allows, but no more than the block has.
+    # Entries per sort: the number that the memory allows, at most the entries of the block.
     capacity = min(block_capacity(num_rows, task.memory, form), max(1, task.entries))
     room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.keys.num_columns)
     sorter = KeySorter(

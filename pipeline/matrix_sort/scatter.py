@@ -261,7 +261,7 @@ def _scatter_edges(
             continue
         at = position[row >> shift]
         position[row >> shift] = at + 1
-        # At most 64 bits for ids below ``MAX_VERTICES``; only those that are stored matter, not the sign.
+        # At most 64 bits for ids below ``MAX_VERTICES``; only the stored bits matter, not the sign.
         entry = ((row & row_mask) << column_bits) | (column << mark_bits)
         low[at] = entry & 0xFFFFFFFF
         if high.size:

@@ -119,7 +119,7 @@ def unit_rows(
     """Open all spill files in some lanes.
 
     Returns:
-        What each has of these units, in the order of the lanes; (num_units,) entries of each unit in all of them.
+        Sections of the units in each lane, in the order of the lanes; (num_units,) entries of each unit in all lanes.
     """
     found = [
         UnitRows(lane, file, form, units)

@@ -43,8 +43,8 @@ class Way:
         start: a preset of Mt-KaHyPar on one thread, ``heavy-first`` for balanced random parts, or ``multilevel`` for
             that method.
         passes: passes of streaming refinement after the start.
-        heat: loss that the first of them accepts with a chance of about 1/e.
-        levels: the most levels of clusters that move before the vertices, with as many passes each.
+        heat: loss that the first pass accepts with a probability of about 1/e.
+        levels: maximum number of levels of clusters that move before the vertices, each with the same number of passes.
         cycle: whether one V-cycle of Mt-KaHyPar's preset ``CYCLE_PRESET`` follows.
     """
 

@@ -156,7 +156,7 @@ class PartitionOptions(PartitionSettings):
             raise InputError("directions both: the graph is undirected, so both are the same; leave it out")
 
     def for_method(self, method: str) -> PartitionOptions:
-        """The same options for another method, except for those that not every method has."""
+        """The same options for another method, without options that only some methods have."""
         return PartitionOptions(
             self.parts,
             method,

@@ -103,7 +103,7 @@ def project_methods(
     structure = _measure(graph, num_directions)
     projections = []
     for name, method in METHODS.items():
-        # Every method is listed, for comparison, even those that do not offer the requested model.
+        # Every method is listed, for comparison, even methods that do not offer the requested model.
         chosen = model if model in method.models else method.models[0]
         workload = PartitionWorkload(
             graph.num_vertices,

@@ -162,7 +162,7 @@ class Partitioner:
         cost: resources that a preset takes for a workload.
         models: what it can partition, the default first: ``hypergraph``, ``graph`` or ``stochastic``.
         presets: its settings, the default first; a single unnamed one if there is nothing to choose.
-        package: Python package that it needs, beyond those that gnnloom always installs; empty for none.
+        package: additional Python package that it needs; empty for none.
         install: command that installs the package.
         child_module: module that a child process runs; empty if the work happens in this process.
         weighs_directions: whether it can also weigh what the backward pass of a directed graph sends.

@@ -170,7 +170,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def check_parts(parts: int, num_vertices: int) -> None:
-    """Raise InputError unless ``num_vertices`` vertices can be split into ``parts`` parts, none of them empty."""
+    """Raise InputError unless ``num_vertices`` vertices can be split into ``parts`` non-empty parts."""
     if parts < 1:
         raise InputError(f"parts={parts}: expected 1 or more")
     if parts > num_vertices:

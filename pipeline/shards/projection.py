@@ -148,7 +148,7 @@ def project_typed_row_shards(dataset: Dataset, partition: Partition, workers: in
 
 
 def row_needs(source: ShardSource, parts: PartSizes, reorder: str = "none") -> ShardNeeds:
-    """Needs of making the row shards of these parts.
+    """Memory, disk space and tasks of making the row shards.
 
     Args:
         reorder: order of a rank's rows.

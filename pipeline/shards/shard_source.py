@@ -219,10 +219,10 @@ def type_facts(each: VertexType, vertices: Vertices | None) -> dict[str, Any]:
 
 
 def find_vertices(dataset: Dataset, graph: str) -> Vertices | None:
-    """The vertex data of the graph with this key; if there are none, those of another graph of the dataset.
+    """The vertex data of the graph with this key; if it has none, the vertex data of another graph of the dataset.
 
-    A graph without held-out links has those of the graph that these were drawn from. Another graph may have the same
-    vertices; the caller checks their number.
+    A graph without held-out links shares the vertex data of the graph that the links were drawn from. Another graph may
+    have the same vertices; the caller checks their number.
 
     Raises:
         InputError: there are several to choose from.

@@ -98,7 +98,7 @@ def in_steps(
 ) -> Iterator[tuple[int, Gathered]]:
     """Cut the rows of several sections with positions from ``first`` to ``last`` into ranges that fit in memory.
 
-    The sections hold the rows of these positions. Rows of one position are not cut.
+    The sections hold the rows of the positions. Rows of one position are not cut.
 
     Yields:
         The end of each range of positions, and its rows. They exceed ``most_bytes`` only if they have one position.

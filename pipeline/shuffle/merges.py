@@ -17,7 +17,7 @@ from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.matrix.ranges import Span
 
-#: Bytes of the rows that are in memory at a time; sorting them by position takes as many again.
+#: Bytes of the rows in memory at once; sorting them by position takes the same number of bytes again.
 _STEP_BYTES: Final = 24 << 20
 #: Bytes that a merge holds: two copies of a step, as read and in the order of the positions, and their positions.
 MERGE_MEMORY: Final = 3 * _STEP_BYTES

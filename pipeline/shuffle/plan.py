@@ -104,7 +104,7 @@ class ShufflePlan:
     def _merge(self, level: Level, number: int, merge: Merge) -> MergeTask:
         before, files = self._levels[level.number - 1][1], self._levels[level.number][1]
         first, last = merge.positions
-        # Of the rows of these positions, and of their index.
+        # Share of the rows, and of their index, that belongs to the positions.
         share = len(merge.group) / self.levels[level.number - 1].sources
         part = share * (last - first) / max(1, self.shuffle.num_positions)
         num_bytes = int(part * (self.num_bytes + 16 * self.num_keys))
@@ -124,9 +124,9 @@ class ShufflePlan:
         )
 
     def opens(self, positions: Span) -> int:
-        """Files that a reader of these positions opens."""
+        """Number of files that a reader of ``positions`` opens."""
         spans = self.shuffle.spans(self.levels[-1].spans, *positions)
-        # There are few spans, and a plan of many ranks asks for each of them many times.
+        # There are few spans, and a plan of many ranks asks for each span many times.
         if (opens := self._opens.get(spans)) is None:
             opens = self._opens[spans] = self.read_files.num_files((spans.start, 0), (spans.stop, 0))
         return opens

@@ -40,7 +40,7 @@ class LaneRuns:
         if facts is None:
             return None
         path, *rest = facts["lane"]
-        # Lanes of one file share its path, so that a task that names many of them is small to send.
+        # Lanes of one file share its path, so that a task that names many lanes is small to send.
         return cls(Lane(sys.intern(path), *rest), facts["bytes"], facts["rows"])
 
     def to_json(self) -> dict[str, Any]:

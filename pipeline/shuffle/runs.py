@@ -52,7 +52,7 @@ class Index:
 
     @classmethod
     def of_offsets(cls, offsets: NDArray[np.int64], first: int = 0) -> Index:
-        """The index of rows of which ``offsets[k]:offsets[k + 1]`` have position ``first + k``.
+        """The index of rows where rows ``offsets[k]:offsets[k + 1]`` have position ``first + k``.
 
         Leaves out the positions without rows, if that takes fewer bytes.
         """

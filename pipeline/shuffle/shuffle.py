@@ -1,6 +1,6 @@
 """One shuffle: its columns, what tasks route, and how later tasks read it.
 
-:mod:`gnnloom.pipeline.shuffle.plan` has the phases that merge what was routed.
+:mod:`gnnloom.pipeline.shuffle.plan` has the phases that merge the routed rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Shuffle:
 
     @contextmanager
     def unrecorded(self, work: Path, lane: Lane) -> Iterator[RunsWriter]:
-        """Write the runs of a task that leaves no record: it returns what was written."""
+        """Write the runs of a task that leaves no record; the task returns the list of runs."""
         with writable(work, lane) as opened:
             yield RunsWriter(self, lane, opened)
 
@@ -143,7 +143,7 @@ class RunsWriter:
             run.put(column.name, values(column.name))
 
     def begin(self, index: Index, totals: tuple[int, ...] = ()) -> RunWriter:
-        """Begin a run whose columns do not fit in memory; all of them are written before the next run begins.
+        """Begin a run whose columns do not fit in memory; all columns are written before the next run begins.
 
         Args:
             index: of the rows, which are sorted by position.

@@ -50,7 +50,7 @@ class UnrecordedShuffle:
         return self.work / f"{self.shuffle.name}.json"
 
     def routed(self, task: int) -> AbstractContextManager[RunsWriter]:
-        """Write the runs of a task, which returns what was written."""
+        """Write the runs of a task; the task returns the list of runs."""
         return self.shuffle.unrecorded(self.work, self.lanes.lane(task))
 
     def list_runs(self, found: Iterable[tuple[int, LaneRuns]]) -> int:

@@ -61,7 +61,7 @@ class DimacsHeader:
 
     Attributes:
         letter: the letter with which the lines of arcs or edges begin: ``a`` or ``e``.
-        weighted: whether the first of these lines has a weight.
+        weighted: whether the first such line has a weight.
         data_at: offset of the next line in the decompressed contents.
     """
 
@@ -89,7 +89,8 @@ class DimacsEdges:
     Attributes:
         weights: whether edges have weights.
         once: give each edge once, for a graph that stores both directions of all edges.
-        is_counted: whether the lines of files with several ranges were counted, and are as many as the files state.
+        is_counted: whether the lines of files with several ranges were counted, and match the numbers that the files
+            state.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
     """

@@ -220,7 +220,7 @@ class SharedOption:
 def merge_options(
     by_owner: Mapping[str, Sequence[Option]], key: Callable[[Option], str] = lambda option: option.name
 ) -> dict[str, SharedOption]:
-    """The union of the options of several descriptors; those that every descriptor has come last.
+    """The union of the options of several descriptors; options that every descriptor has come last.
 
     Args:
         by_owner: options by the descriptor's name.

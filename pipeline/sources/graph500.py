@@ -1,7 +1,7 @@
 """Graph500's binary edge lists: little-endian 64-bit pairs, or the packed form of 48 bits per id.
 
-A packed edge consists of three 32-bit words: the low 32 bits of both ids, and a word with their high 16 bits, those of
-the first id in its lower half (``packed_edge`` of the Graph500 reference implementation).
+A packed edge consists of three 32-bit words: the low 32 bits of both ids, and a word with the high 16 bits of both ids,
+the first id in the lower half (``packed_edge`` of the Graph500 reference implementation).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class MatrixMarketEdges:
     Attributes:
         weights: whether edges have weights.
         once: symmetric files give each edge once, for a graph that stores both directions of all edges.
-        is_counted: whether the entries of files with several ranges are known to be as many as the headers state.
+        is_counted: whether the entries of files with several ranges are known to match the numbers in the headers.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
     """

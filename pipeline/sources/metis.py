@@ -1,9 +1,9 @@
 """METIS graph files: a line of neighbors per vertex, with each edge in the lines of both of its ends.
 
-The header is "n m [fmt [ncon]]"; fmt is up to three digits for vertex sizes, vertex weights and edge weights, of which
-only the edge weights are read. Ids start from 1, and lines that begin with ``%`` are comments. A line may be longer
-than any buffer, so the parser works byte by byte and keeps its state between blocks. The number of a line is its
-vertex, so the lines of large files are counted before ranges of them are read. (METIS 5.1.0 manual, section 4.1.1.)
+The header is "n m [fmt [ncon]]"; fmt is up to three digits for vertex sizes, vertex weights and edge weights; only the
+edge weights are read. Ids start from 1, and lines that begin with ``%`` are comments. A line may be longer than any
+buffer, so the parser works byte by byte and keeps its state between blocks. The number of a line is its vertex, so the
+lines of a large file are counted before its ranges are read. (METIS 5.1.0 manual, section 4.1.1.)
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class MetisEdges:
             for _, block in _blocks(graph, span, self.block_bytes):
                 count, is_inside, is_comment = count_uncommented(block, is_inside, is_comment)
                 total += count
-            # Further blank lines at the end stand for no vertex; the next round refuses those that are not blank.
+            # Blank lines after the last vertex are ignored; the next round refuses other lines.
             return [total]
         state = self._state(span)
         for _ in self._chunks(span, state):

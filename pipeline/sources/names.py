@@ -114,7 +114,7 @@ class Names:
 
 
 def _text_fault(name: bytes, *, is_id: bool) -> str:
-    """What is wrong with the bytes of a name; empty if they are valid."""
+    """The fault of the bytes of a name, as text; empty if the bytes are valid."""
     try:
         text = name.decode()
     except UnicodeDecodeError:
@@ -179,7 +179,7 @@ class NamedEdgeSource(EdgeSource, Protocol):
         ...
 
     def as_named(self) -> Self:
-        """The same source, all ids of which are names, whatever they look like."""
+        """The same source with all ids as names, including ids that look like numbers."""
         ...
 
     def read_names(self, span: SourceRange, /) -> Iterator[NameChunk]:

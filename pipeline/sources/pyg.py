@@ -45,7 +45,7 @@ _ADMITTED: Final = frozenset(
         "torch_geometric.data.storage.GlobalStorage",
     }
 )
-_ONE_GRAPH: Final = "save one of them with torch.save(dataset[0].to_dict(), FILE)"
+_ONE_GRAPH: Final = "save one graph with torch.save(dataset[0].to_dict(), FILE)"
 #: What to do about objects of PyG that are not read.
 _REMEDIES: Final[Mapping[str, str]] = {
     "torch_geometric.data.hetero_data.": (
@@ -111,7 +111,7 @@ class PygFile:
                 yield name
 
     def masks(self) -> dict[str, str]:
-        """Names of the masks, and the part of a split that each of them holds; training first, testing last."""
+        """Names of the masks, and the part of the split that each mask holds; training first, testing last."""
         parts = {name: split_part(name) for name in self.tensors() if name.endswith("_mask")}
         return {name: part for each in SPLIT for name, part in parts.items() if part == each}
 

@@ -144,7 +144,7 @@ class OfTwoTypes(Protocol):
 class Surveyed(Protocol):
     """A source that is read in ranges once a survey of all ranges is known, such as their numbers of lines.
 
-    Tasks survey the ranges before they are read, in as many rounds as the source asks for.
+    Tasks survey the ranges before they are read, in the number of rounds that the source asks for.
     """
 
     def surveys(self) -> Sequence[SourceRange]:

@@ -545,7 +545,7 @@ class TextEdges:
         return NameChunk.valued(sources, targets, given if self._is_valued else None, times=self.times)
 
     def followed_by(self, others: TextEdges) -> TextEdges:
-        """The edges of these files and then of others, which have the same columns."""
+        """The edges of this source and then of ``others``, which have the same columns."""
         files, tables = (*self.files, *others.files), (*self.tables, *others.tables)
         return replace(self, files=files, tables=tables, opened=(*self.opened, *others.opened))
 

@@ -137,7 +137,7 @@ class LazyCluster:
         return self._started.map(function, items)
 
     def for_work(self, seconds: float) -> Cluster:
-        """This cluster, or as many threads of this process if starting workers costs more than they save.
+        """This cluster, or the same number of threads of this process if starting workers takes longer than they save.
 
         Args:
             seconds: time that a single worker would need.
@@ -149,7 +149,7 @@ class LazyCluster:
 
 
 def threads_suffice(workers: int, seconds: float) -> bool:
-    """Whether threads finish before worker processes would, on work that takes a single worker so many seconds."""
+    """Whether threads finish before worker processes would, on work that takes a single worker ``seconds`` seconds."""
     return seconds / workers * THREAD_LOSS < START_SECONDS
 
 

@@ -1,8 +1,8 @@
 """A stage is a plan: phases, each a list of tasks, which are run with measured sizes or counted with stated ones.
 
 A phase is data. Two functions read it: :func:`run` and :func:`count`; :func:`results` runs a phase that leaves no
-records. Whoever makes the phases of a stage knows nothing of clusters, of what an earlier command left, or of what is
-printed.
+records. The code that makes the phases of a stage knows nothing of clusters, of leftovers of earlier commands, or of
+output.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class WorkFiles:
         return True
 
     def publish(self, records: Sequence[TaskRecord]) -> None:
-        """Check what all tasks wrote, and list it for those that read it."""
+        """Check the output of all tasks, and list it for the tasks that read it."""
 
     def remove(self) -> None:
         """Remove the files of this and of earlier commands."""
@@ -137,7 +137,7 @@ def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep:
     while pending:
         now = pending.pop(0)
         if now.missing:
-            # What is recorded of them is about files that are lost.
+            # The records of these tasks describe lost files.
             for name in writer.recorded_of(task.name for task in now.missing):
                 writer.forget(name)
             for files in now.phase.files:
@@ -156,7 +156,7 @@ def records_of(phase: Phase, writer: ArtifactWriter) -> list[TaskRecord]:
     """The records of all tasks of a phase, in their order, once they have run in this or an earlier command.
 
     Raises:
-        KeyError: the function of the phase has not recorded one of them.
+        KeyError: the function of the phase has not recorded a fact.
     """
     recorded = writer.recorded_of(task.name for task in phase.tasks)
     return [recorded[task.name] for task in phase.tasks]
@@ -175,7 +175,7 @@ def missing_tasks(phase: Phase, writer: ArtifactWriter, needed: Sequence[WorkFil
 def results(phase: Phase, cluster: Cluster) -> Iterator[Any]:
     """Run all tasks of a phase that leaves no records; yields what they return, in the order in which they finish.
 
-    For steps of which there are many, so short that all of them can run again after a kill.
+    For many short steps that can all run again after a kill.
     """
     return cluster.map(phase.function, phase.tasks)
 

@@ -26,7 +26,7 @@ LISTING_LOCK: Final = ("listing", "zarr")
 #: Folder of the runs in a dataset, of the checkpoints in a run, and of the best checkpoint.
 RUNS, _CHECKPOINTS, _BEST = "runs", "checkpoint", "checkpoint/best"
 #: Folder of the predictions in a run, and of predictions that are being replaced, which count until the new ones have
-# their name.
+#: their name.
 PREDICTIONS, REPLACED_PREDICTIONS = "predictions", "replaced-predictions"
 #: Groups and arrays that a list may have. Reading a longer one would take longer than walking the folders.
 MOST_NODES: Final = 20_000

@@ -33,7 +33,7 @@ from gnnloom.storage.shards.block_ranges import row_ranges
 _ENTRIES: Final = 1 << 20
 _PAIRS: Final = 1 << 18
 #: Vertices per search for known targets. Every search reads all edges once, which takes much less time than to score
-# that many vertices with all others.
+#: that many vertices with all others.
 SOURCES_AT_ONCE: Final = 1 << 14
 #: Cells of the table that most vertices are looked up in.
 _CELLS: Final = 1 << 20

@@ -205,8 +205,8 @@ class NumberedKeys:
 
     Attributes:
         ranges_path: file of the ranges of keys.
-        num_ranges: number of ranges of the source that collected the keys of these edges. first_range: number of the
-            first such range, among all ranges that collected keys of the same table.
+        num_ranges: number of ranges of the source that collected the keys of these edges.
+        first_range: number of the first such range, among all ranges that collected keys of the same table.
         num_kinds: kinds of keys that are numbered apart; 0 if all keys have one numbering.
     """
 

@@ -30,8 +30,8 @@ class NumberedRelation:
     Attributes:
         name: of the relation; empty until all words are known.
         word: what the table calls it.
-        edges: edges of the relation. edges_in: number of edges in the table, including edges that are dropped because
-            an end is in no list.
+        edges: edges of the relation.
+        edges_in: number of edges in the table, including edges that are dropped because an end is in no list.
         spill_bytes: bytes of temporary files.
         time_unit: unit of times that are whole numbers; empty for others.
         location: the table, for messages.

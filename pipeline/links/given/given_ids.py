@@ -101,7 +101,7 @@ class GivenLists:
         return replace(self, lists=tuple(each.with_unpacked(unpacked) for each in self.lists))
 
     def rows(self, some: ListRange) -> Iterator[tuple[int, IdRows]]:
-        """The rows of a range, some at a time, and the number of the first of these."""
+        """The rows of a range in pieces, each with the number of its first row."""
         given, first = self.lists[some.number], some.first
         for rows in given.read(some.span, names=self.names):
             yield first, rows
@@ -260,7 +260,7 @@ class ResolveTask(Task):
 
 
 def resolve_ids(task: ResolveTask) -> int:
-    """Look up the ids of a bucket; returns their number. Records how many are not vertices, and the first of them."""
+    """Look up the ids of a bucket; returns their number. Records the number of unknown ids, and the first such id."""
     first_vertex, stop_vertex = task.buckets.vertices_of(task.bucket)
     lookup = VertexLookup(SourceIds.at(task.vertex_ids), first_vertex, stop_vertex)
     unknown, first, count = 0, None, 0
@@ -318,7 +318,7 @@ class GivenPlan:
 
     @property
     def num_pairs(self) -> dict[str, int]:
-        """Pairs of each split that has a list of them."""
+        """Number of pairs of each split that has a list of pairs."""
         by_path = zip((given.path for given in self.given.lists), self.num_rows, strict=True)
         return {path.partition("/")[0]: rows for path, rows in by_path if path.endswith("/pair")}
 

@@ -73,7 +73,7 @@ def open_lists(options: FileOptions) -> list[IdList]:
         if targets is not None:
             lists.append(TargetMatrix.open(f"{split}/negative", str(targets)))
     if options.values is not None and options.train is None:
-        raise InputError("values: the pairs to train on have values, too; give a file of them with --train")
+        raise InputError("values: the training pairs need values, too; give a file of training pairs with --train")
     return lists
 
 
@@ -102,9 +102,9 @@ class GivenLinks:
         values: kind of the values of the pairs, ``class`` or ``number``; None if they have none.
         allow_overlap: accept pairs that are in several splits.
         holds_out: edges that are pairs for validation or testing are held out of the graph.
-        negatives: pairs to draw for a split without negatives, for each of its pairs.
-        seed: of the choice of these.
-        reciprocal: whether an edge that is held out holds its reverse out; None to decide by the graph.
+        negatives: number of negatives to draw for each pair of a split without negatives.
+        seed: seed of the negatives.
+        reciprocal: whether a held-out edge also holds out its reverse; None to decide by the graph.
         relation: name of the relation, in a graph with types.
     """
 
@@ -166,10 +166,10 @@ class GivenLinks:
 def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Cluster) -> Links:
     """Store links from files, or find them; resumes what an earlier run left.
 
-    Ids are those of the source of the graph's edges. Pairs of a symmetric graph stand for both directions, as do those
-    of a directed graph if every edge has its reverse. Edges that are pairs for validation or testing are held out of
-    the graph; if there are none, it stays as it is. Without pairs for training, these are all edges that are left.
-    Negatives that the files lack are drawn from all pairs without an edge, each equally likely. If both
+    Files use the same ids as the source of the graph's edges. Pairs of a symmetric graph stand for both directions, and
+    so do pairs of a directed graph if every edge has its reverse. Edges that are pairs for validation or testing are
+    held out of the graph; if there are none, it stays as it is. Without pairs for training, these are all edges that
+    are left. Negatives that the files lack are drawn from all pairs without an edge, each equally likely. If both
     directions of an edge are held out together, a pair and its reverse may not be in several splits, and the reverse of
     an edge is not a negative.
 
@@ -223,7 +223,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
         warn_of_missing_negatives(given)
     held_out = held_out_splits(train=False)
     message = graph
-    # The graph that models read is symmetric if pairs stand for both directions, also if none of them is an edge.
+    # The graph that models read is symmetric if pairs stand for both directions, even if no pair is an edge.
     if given.holds_out and (held_out_edges(found, held_out) or sizes.symmetric != graph.symmetric):
         pairs = [records[f"{split}/pair"] for split in held_out]
         message = make_message_graph(dataset, graph, writer.path, writer.key, pairs, directions, cluster)

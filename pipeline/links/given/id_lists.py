@@ -32,7 +32,7 @@ class IdRows:
     """Consecutive rows of a list.
 
     Attributes:
-        ids: (num_rows * width,) int64, or as many names.
+        ids: (num_rows * width,) int64 ids or names.
         values: (num_rows,) float32, or None.
     """
 
@@ -74,7 +74,7 @@ class PairList:
 
         Args:
             format_name: format of the file; None guesses it.
-            options: options of formats; a format that has one of them gets it.
+            options: options of formats; each format gets the options that it has.
 
         Raises:
             NotFoundError: there is no such file.
@@ -200,7 +200,7 @@ def _alternating(chunk: NameChunk) -> Names:
 
 @dataclass(frozen=True)
 class TargetMatrix:
-    """Targets that are negatives: a row of as many ids for each pair of a split.
+    """Targets that are negatives: a row of ids for each pair of a split, all rows of equal length.
 
     Attributes:
         path: of the array that they become.

@@ -125,7 +125,7 @@ def _load_name(block: int) -> str:
 
 
 def _load_shuffle(num_parts: int, types: Sequence[str] = ()) -> Shuffle:
-    """The sums of the rows of every part, by part; the client reads all of them."""
+    """The sums of the rows of every part, by part; the client reads all sums."""
     names = *_SUMS, *(f"{_OF_TYPE}{each}" for each in types)
     return Shuffle("parts/load", num_parts, tuple(Column(name, "int64") for name in names), 1)
 
@@ -168,7 +168,7 @@ def describe_quality(
         ``receive_volume_max``, ``messages_avg`` and ``messages_max`` (parts that a part sends to), ``load_avg`` and
         ``load_max`` (nonzeros per part), ``imbalance`` (highest load over the average, less 1), ``imbalance_bound``
         (the limit on the weights of parts: the imbalance asked for, in whole weights, or what the heaviest row
-        forces), ``weight_imbalance`` (imbalance of these weights, if they are not the nonzeros), ``vertices_min`` and
+        forces), ``weight_imbalance`` (imbalance of the weights, if the weights are not nonzeros), ``vertices_min`` and
         ``vertices_max`` (per part); for directed graphs also ``volume_backward_total`` and so on. Where the exchange
         of rows and partial sums is counted, :func:`record_quality` adds ``volume_cover_total`` and so on.
 
@@ -337,7 +337,7 @@ def _load_of_all(plan: MeasurePlan) -> Load:
     nonzeros, vertices = np.array([graph.entries]), np.array([graph.num_vertices])
     weight = nonzeros if plan.weights == "nonzeros" else vertices
     types = {name: np.array([stop - start]) for name, (start, stop) in graph.type_spans.items()}
-    # No row is heavier than all of them together.
+    # No row is heavier than all rows together.
     return Load(nonzeros, vertices, weight, int(weight.max()), types)
 
 

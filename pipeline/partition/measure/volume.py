@@ -216,7 +216,7 @@ def read_exchange(writer: ArtifactWriter, direction: str, num_parts: int) -> Par
 
 
 def pair_shuffle(direction: str, num_parts: int) -> Shuffle:
-    """The rows that pairs of parts exchange, by pair; the client reads all of them."""
+    """Number of rows that each pair of parts exchanges; the client reads all numbers."""
     return Shuffle(f"parts/exchange-{direction}", num_parts * num_parts, (Column("rows", "int64"),), 1)
 
 
@@ -278,8 +278,8 @@ def _emit_pairs(
     Args:
         first_row: row of the matrix to which the first pointer belongs.
         pointers: (num_rows + 1,) int64 positions of rows.
-        start: position of the first of these nonzeros, which may lie within a row.
-        columns: (num_nonzeros,) their columns.
+        start: position of the first nonzero, which may lie within a row.
+        columns: (num_nonzeros,) columns of the nonzeros.
         last_row: (num_parts,) int64, the last row in which each part occurred, at first -1; updated.
         emitted: (at least num_nonzeros,) int64, filled from the front.
     """
@@ -334,9 +334,9 @@ class _PairTable:
 
 @dataclass
 class KeySums:
-    """Sums numbers by key, in memory for about twice as many keys as there are different ones.
+    """Sums numbers by key, in memory for about twice the number of distinct keys.
 
-    Merges when as many wait as were merged before, so each key is sorted only a few times.
+    Merges when the waiting keys are as numerous as the merged keys, so each key is sorted only a few times.
 
     Attributes:
         least: fewest keys that are merged at a time.

@@ -28,7 +28,7 @@ _LEVEL_BYTES_PER_PIN = 16
 _HELP = {
     "balanced": "near the best partition, in a fraction of the time of best",
     "fast": "the quickest method that suits the graph",
-    "best": "several slow methods, of which the best partition is kept; above 16.8 million pins, the same as balanced",
+    "best": "several slow methods, keeping the best partition; above 16.8 million pins, the same as balanced",
 }
 #: What the presets made of the same graph has changed: fast takes ``FEW_PASSES`` above ``MOST_PINS``.
 _REVISIONS = {"fast": 1}

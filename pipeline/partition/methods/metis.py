@@ -35,7 +35,7 @@ def partition(request: PartitionRequest, folder: Path) -> NDArray[np.int32]:
     offset, neighbor, vertex_weight, edge_weight = load_graph(folder / GRAPH)
     options = pymetis.Options()
     options.seed = request.seed
-    # Rounded down, to stay within what was asked for wherever METIS can express it.
+    # Rounded down, to stay within the requested imbalance if METIS can express it.
     options.ufactor = max(1, int(1000 * request.imbalance))
     found = pymetis.part_graph(
         request.parts,

@@ -62,7 +62,7 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
         weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.vertex_weights`.
     """
-    # The union of two rows has at most the entries of both; the arrays are cut to what was filled.
+    # The union of two rows has at most the entries of both; the arrays are cut to the filled length.
     num_entries = graph.nnz if graph.symmetric else graph.nnz + transpose.nnz
     offset = np.zeros(graph.num_vertices + 1, dtype=np.int64)
     neighbor = np.empty(num_entries, dtype=index_dtype(graph.num_vertices))
@@ -140,7 +140,7 @@ def _append_neighbors(
         vertex = first_row + row
         k, end = one_indptr[row], one_indptr[row + 1]
         m, other_end = other_indptr[row], other_indptr[row + 1]
-        # A merge of two ascending lists; a column in both of them is taken once, with weight 2.
+        # A merge of two ascending lists; a column in both lists is taken once, with weight 2.
         position = offset[vertex]
         while k < end or m < other_end:
             # Both flags are set for a column in both lists, which advances both; the sum of the flags is its weight.

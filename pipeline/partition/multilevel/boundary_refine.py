@@ -96,7 +96,7 @@ def refine_boundary_phases(hypergraph: DiskHypergraph, parts: int, pins: int) ->
 
     Args:
         parts: number of parts P.
-        pins: of these nets, each counted in every ring.
+        pins: pins of the nets, each counted in every ring.
     """
     boundary, is_weighted = boundary_of(hypergraph), hypergraph.net_weight_path is not None
     return [

@@ -1,12 +1,12 @@
 """The vertices near a cut, ring by ring, by tasks over ranges of nets and vertices.
 
-Cut nets are the first ring of nets, and their pins the first ring of vertices.  The next ring of nets are the further
-nets of these vertices, and so on.  Only the search for cut nets reads all pins; after it, tasks read the lists of the
-last ring alone.  Two files have a byte for every vertex and every net: the number of its ring, from 1 on, or 0.
+Cut nets are the first ring of nets, and their pins the first ring of vertices. The next ring of nets consists of the
+other nets of these vertices, and so on. Only the search for cut nets reads all pins; after it, tasks read the lists of
+the last ring alone. Two files have a byte for every vertex and every net: the number of its ring, from 1 on, or 0.
 
 A ring grows in two phases.  Tasks over ranges of nets write the pins of the last ring, ascending; tasks over ranges of
 vertices read the pins in their range from the files of all, and write these vertices' rings.  A task may run twice, so
-those of a ring count what already has its number as new.
+the tasks of a ring count ids that already have its number as new.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Boundary:
     The nets with a pin there are the nets of one ring more.
 
     Attributes:
-        num_vertices: of these rings.
+        num_vertices: number of vertices in the rings.
     """
 
     vertices: Side
@@ -90,8 +90,8 @@ class _Ring:
 
     Attributes:
         source, target: the sides.
-        last, ring: numbers of these two rings.
-        folder: for the lists of the tasks.
+        last, ring: numbers of the last ring and of the new ring.
+        folder: folder for the lists of the tasks.
     """
 
     source: Side
@@ -112,8 +112,8 @@ def find_boundary(
 
     Args:
         part_path: file of the (num_vertices,) int32 parts.
-        fits: whether a boundary fits whose nets have so many pins in it, counting one more for each net that also has
-            pins elsewhere, and which has so many vertices.  All that is smaller than what fits must fit as well.
+        fits: whether a boundary with this many pins and vertices fits; a net with pins outside counts one extra pin.
+            Smaller boundaries than one that fits must fit as well.
         folder: for the files of the rings, and for lists that nothing needs afterwards.
     """
     nets, vertices = _sides(hypergraph, folder)
@@ -137,7 +137,7 @@ def find_boundary(
 
 
 def boundary_of(hypergraph: DiskHypergraph) -> Boundary:
-    """The widest boundary of a hypergraph of which only the size is known."""
+    """The widest boundary of a hypergraph, by its size alone."""
     nets, vertices = _sides(hypergraph, Path())
     return Boundary(vertices, nets, WIDEST, hypergraph.num_vertices)
 
@@ -146,7 +146,7 @@ def ring_phases(boundary: Boundary, pins: int) -> list[Phase]:
     """The phases of :func:`find_boundary`, as if all nets with a pin in the boundary lay inside as a whole.
 
     Args:
-        pins: of these nets, each counted in every ring.
+        pins: pins of the nets, each counted in every ring.
     """
     nets, vertices = boundary.nets, boundary.vertices
     rings = (_Ring(nets, vertices, 0, 0, Path()), _Ring(vertices, nets, 0, 0, Path()))
@@ -208,7 +208,7 @@ def _ring_phases(work: _Ring, pins: int) -> list[Phase]:
         reads=size + read,
         writes=RING_BYTES * pins,
         files=len(source.ranges) + opened,
-        # As many as all tasks listed, each once, and the bounds of their lists.
+        # The ids that all tasks listed, each once, and the bounds of their lists.
         buffers=(2 * source.lists.itemsize + RING_BYTES + 4 * NUMBER_BYTES) * pins,
         at_most=True,
     )
@@ -240,7 +240,7 @@ def _spread(task: RangeTask[_Ring]) -> None:
 
 
 def _reach_vertices(task: RangeTask[_Ring]) -> tuple[int, int]:
-    """The number of vertices of a ring, and of the nets of all of them."""
+    """Number of vertices of a ring, and number of nets of these vertices."""
     rows, offset = _reach(task), task.work.target.lists.offset()
     return len(rows), int((offset[rows + 1] - offset[rows]).sum())
 
@@ -272,7 +272,7 @@ def _ascending(ids: NDArray[Any]) -> NDArray[Any]:
 
 def _within(ids: NDArray[Any], rows: range) -> NDArray[Any]:
     """The ascending ids that are in a range."""
-    # In the dtype of the ids: any other would make NumPy convert all of them.
+    # In the dtype of the ids: another dtype would make NumPy convert all ids.
     first, last = np.array([rows[0], rows[-1]], dtype=ids.dtype)
     return ids[np.searchsorted(ids, first) : np.searchsorted(ids, last, side="right")]
 

@@ -169,8 +169,8 @@ def fitting_joins(
     """Choose the joins that keep every cluster within the limit, in the order given.
 
     Args:
-        joins: (num_joins, 3) int64; those to one cluster follow each other.
-        load: (num_vertices,) int64 weight of each cluster before any of them.
+        joins: (num_joins, 3) int64; joins to one cluster are consecutive.
+        load: (num_vertices,) int64 weight of each cluster before the joins.
     """
     fits = np.zeros(len(joins), np.bool_)
     cluster, total = -1, 0

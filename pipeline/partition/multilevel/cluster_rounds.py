@@ -1,11 +1,11 @@
 """Cluster vertices in rounds of tasks; the client holds nothing per vertex, and tasks map the labels from files.
 
 As in ``clustering``, every pass fills the profiles of the nets and visits all vertices.  A pass consists of rounds over
-ranges of vertices.  The vertices of a round choose clusters by the state before the round.  Of the vertices that choose
-the same cluster, as many join as fit, in the order of their numbers.  What the joins change is grouped by ranges of
-nets and clusters, and then the profiles and weights of each range are updated.  How a round is divided into tasks
-changes neither the choices nor what fits.  As in ``move_rounds``, tasks write to lanes of their own round, because a
-task runs twice if its worker dies.
+ranges of vertices. The vertices of a round choose clusters by the state before the round. Among the vertices that
+choose the same cluster, vertices join in the order of their numbers until the cluster is full. The changes are grouped
+by ranges of nets and clusters, and then the profiles and weights of each range are updated. How a round is divided
+into tasks changes neither the choices nor what fits. As in ``move_rounds``, tasks write to lanes of their own round,
+because a task runs twice if its worker dies.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 3;
 their vertices rate clusters by all pins of their nets, ours by profiles.
@@ -72,7 +72,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 
 #: Rounds of a pass over the vertices.
 ROUNDS = 16
-#: Bytes of a join, of which a round has at most one for each of its vertices.
+#: Bytes of a join; a round has at most one join per vertex.
 _JOIN_BYTES = 24
 #: Columns of what tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and the clusters
 #: that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
@@ -251,7 +251,7 @@ def _accept_phase(work: _Round, num_joins: int, proposing: int) -> Phase:
     return phase_over(
         numbers, "accept joins", _accept, work, reads=reads, writes=size, files=3, lanes=[proposing],
         scratch=scratch,
-        # Joins as they are read, by cluster, and those that fit; and two orders and two places of each.
+        # Joins as read, joins by cluster, joins that fit; and two orders and two positions of each join.
         buffers=(3 * _JOIN_BYTES + 4 * NUMBER_BYTES) * -(-num_joins // len(numbers)), at_most=True,
     )  # fmt: skip
 
@@ -355,7 +355,7 @@ def _change(task: RangeTask[_Round]) -> None:
     profile, rating = map_array(work.then.profile_path, "r+"), map_array(work.state.rating_path)
     with OpenFiles(work.folder) as files:
         sections = work.updates.rows(files).sections(*own)
-        # All leave before any of them joins another cluster.
+        # All vertices leave their clusters before any vertex joins another cluster.
         for update in (leave_profiles, join_profiles):
             for section in sections:
                 update(section.read(_UPDATE.name), rating, profile)

@@ -190,7 +190,7 @@ def _count_phase(work: _Numbering, num_vertices: int) -> Phase:
 
 
 def _number_phases(work: _Numbering, num_vertices: int, firsts: Sequence[int] | None = None) -> list[Phase]:
-    """Number the clusters that the vertices of a piece founded, then the labels of these vertices."""
+    """Number the clusters that the vertices of a piece founded, then relabel the vertices."""
     pieces, label = vertex_pieces(num_vertices), index_dtype(num_vertices).itemsize * num_vertices
     numbers = NUMBER_BYTES * num_vertices
     writes = label + numbers

@@ -54,8 +54,8 @@ from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes for each net of a task: hash and number as they are collected, joined and sorted.
 _NET_BYTES = 80
-#: Bytes of the hash and number of a net in a lane, of which every task that finds identical nets reads a range; those
-#: of the number and weight of a net that is kept.
+#: Bytes of the hash and number of a net in a lane; every task that finds identical nets reads a range of these. Bytes
+#: of the number and weight of a kept net.
 _HASH_BYTES = 16
 #: Columns of what tasks route: the hash of the pins of a net, and the net; a net that is kept, and its weight.
 _HASHES = (Column("hash", "uint64"), Column("net", "int64"))
@@ -68,7 +68,7 @@ class _Contraction:
 
     Attributes:
         folder: for the files of the result.
-        ranges: of nets, each of which a task contracts; later, one writes those that are kept.
+        ranges: ranges of nets; a task contracts a range, and a later task writes the kept nets of the range.
         hashes: hash of the pins and number of the nets that have two or more pins left, by range of hashes.
         kept: number and weight of the first of the nets with the same pins, ascending, by range of nets.
     """
@@ -221,12 +221,12 @@ def _select_phase(
         firsts: number of the first net of each range that is kept.
     """
     size, weights, selection = sum(piece.num_bytes for piece in pieces), NUMBER_BYTES * num_kept, (work, tuple(pieces))
-    # Numbers of nets, and numbers and weights of those that are kept.
+    # Numbers of nets, and numbers and weights of kept nets.
     reads, writes = size + NUMBER_BYTES * work.hypergraph.num_nets + 2 * weights, size + weights
     return phase_over(
         work.ranges, "select nets", _select, selection,
         reads=reads, writes=writes, files=3, lanes=[work.merges], firsts=firsts, scratch=work.hypergraph.scratch,
-        # Numbers, weights and places of those that are kept, in two orders.
+        # Numbers, weights and positions of kept nets, in two orders.
         row_bytes=6 * NUMBER_BYTES, buffers=_block_bytes(work.hypergraph), at_most=True,
     )  # fmt: skip
 
@@ -306,7 +306,7 @@ def _contract_block(
 
 
 def _merge_identical(task: RangeTask[_Contraction]) -> tuple[int, LaneRuns]:
-    """Keep the first net of those with the same pins, with the weight of all of them."""
+    """Keep the first of the nets with the same pins, with the sum of their weights."""
     work = task.work
     with OpenFiles(work.folder) as files:
         rows = work.hashes.rows(files).read(task.number, task.number + 1)

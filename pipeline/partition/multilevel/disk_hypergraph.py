@@ -46,7 +46,7 @@ class DiskHypergraph:
 
     @classmethod
     def stated(cls, num_vertices: int, num_nets: int, num_pins: int, *, is_weighted: bool = False) -> DiskHypergraph:
-        """A hypergraph of which only the size is known, for plans.
+        """A hypergraph with a size and no contents, for plans.
 
         Args:
             is_weighted: whether its nets have weights; nets of the finest level have none.

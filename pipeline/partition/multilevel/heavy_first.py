@@ -1,8 +1,8 @@
 """Heavy-first random parts: balanced, without regard to the nets; a start for refinement.
 
-One process assigns vertices one after another. Where tasks do it, the client deals classes of equal weights, and tasks
-place the vertices: the parts get as many vertices of each weight, which are random too, but drawn in another order. If
-all weights add up to W, there are at most about sqrt(2 W) different ones.
+One process assigns vertices one after another. With tasks, the client deals out classes of equal weights, and tasks
+place the vertices: every part gets the same number of vertices of each weight; the vertices are random too, but drawn
+in another order. If all weights add up to W, there are at most about sqrt(2 W) different ones.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[
     share = np.zeros(len(load), np.int64)
     if count > _FEW:
         # Part p would take its next vertices at the loads load[p], load[p] + weight, and so on.  The vertices go to the
-        # lowest of the loads of all parts: to all below a level, the highest that has no more of them than vertices.
+        # lowest of the loads of all parts: to all loads below the highest level that has at most as many loads below it
+        # as there are vertices.
         low = int(np.min(load))
         high = low + count * weight + 1
         while high - low > 1:

@@ -124,7 +124,7 @@ class Incidence:
 
 
 class StatedLists(Incidence):
-    """Lists of which only the sizes are known, for plans: as if all rows were alike."""
+    """Lists with sizes and no contents, for plans: as if all rows had the same length."""
 
     @classmethod
     def of(cls, num_rows: int, num_ids: int, num_columns: int) -> StatedLists:
@@ -136,7 +136,7 @@ class StatedLists(Incidence):
 
 
 def stated_pieces(lists: Incidence, count: int) -> list[StatedLists]:
-    """Even pieces of lists, of which only the sizes are known."""
+    """Even pieces of lists without contents."""
     pieces = range_pieces(range(lists.num_rows), count)
     return [StatedLists(Path(), len(rows), lists.num_ids // len(pieces), lists.dtype) for rows in pieces]
 

@@ -5,8 +5,8 @@ into a few classes; the client accepts or refuses classes as a whole, by their w
 What the moves change is grouped by ranges of nets, and then the masks of each range are updated.
 Neither what is proposed nor what is accepted depends on how the vertices of a round are divided into tasks.  Masks are
 read from one file and written to another, because a task runs twice if its worker dies.  Every round has files of its
-own, so a task that was taken for dead but still runs cannot change the files of a later round.  What tasks leave to
-those of the next phase is in lanes, so that each of these opens few files, however many tasks there are.
+own, so a task that was taken for dead but still runs cannot change the files of a later round. Tasks pass data to the
+next phase in lanes, so each task of that phase opens few files, for any number of tasks.
 
 Deterministic rounds: Gottesbüren, Hamann, Deterministic parallel hypergraph partitioning (Euro-Par 2022), section 4;
 their balance is by pairs of blocks and gains, ours by classes.
@@ -74,7 +74,7 @@ ROUNDS = 16
 _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
 #: Bytes of a move, and of a class of moves with its weight; of the state of a part.
 _MOVE_BYTES, _STATE_BYTES = 16, 16
-#: Fewest classes that are merged at a time: merging them sorts those that are merged already as well.
+#: Minimum number of classes per merge: a merge also sorts the classes that were merged before.
 _MERGED_AT_ONCE = 1 << 16
 #: Columns of what tasks route: a vertex, and the class of its move; a class of moves, and its weight; a net, and the
 #: indices of the parts that a pin of it leaves and joins.
@@ -131,9 +131,9 @@ class _Round:
         mask_path, next_path: files of the masks before and after this round.
         rows: the vertices of the round.
         nets: ranges of the tasks that change masks.
-        moves: what is proposed.
-        classes: the classes of these moves, ascending for each task.
-        updates: what the moves that are made change, by range of nets; in the order of the vertices.
+        moves: proposed moves.
+        classes: classes of the moves, ascending for each task.
+        updates: changes of the accepted moves, by range of nets; in the order of the vertices.
     """
 
     work: Pass
@@ -311,7 +311,7 @@ def _propose(task: RangeTask[_Round]) -> tuple[int, LaneRuns, LaneRuns, int]:
 
 
 def _add_all(out: RunsWriter, values: dict[str, NDArray[np.int64]]) -> None:
-    """Route rows of which every task may read any."""
+    """Route rows that every task may read."""
     (num_rows,) = {len(column) for column in values.values()}
     out.add(Index.of_offsets(np.array([0, num_rows])), values)
 
@@ -357,7 +357,7 @@ def _change_masks(task: RangeTask[_Round]) -> None:
     mask[task.span] = map_array(this.mask_path)[task.span]
     with OpenFiles(this.folder) as files:
         sections = this.updates.rows(files).sections(task.number, task.number + 1)
-        # All leave before any of them joins another part.
+        # All pins leave their parts before any pin joins another part.
         for update in (leave_parts, join_parts):
             for section in sections:
                 update(section.read(_UPDATE.name), mask)

@@ -42,7 +42,7 @@ CLUSTER_PASSES = 5
 #: vertices: slow coarsening makes better cuts.
 _CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
 #: Coarsening ends at a level that keeps more than this share of the pins of the level before.  Preset ``auto`` would
-#: need many such levels until one fits in memory, so it gives up early; ``streaming`` uses all of them.
+# need many such levels until one fits in memory, so it gives up early; ``streaming`` uses all levels.
 KEPT_SHARE = {"auto": 0.8, "streaming": 0.95}
 #: Bytes for each vertex and each net of a level that one process clusters and refines.  Coarsening holds weights,
 #: labels, cluster loads and the profiles of nets; refinement holds parts and the masks of 64 parts.  More parts take
@@ -64,7 +64,8 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], pa
     Args:
         problem: the graph, the options, and where to work.
         part: (num_vertices,) int32, mapped from the file ``problem.part_path``.
-        passes: of refinement, without losses; 0 for as many as are worth their time, with losses.
+        passes: number of refinement passes without losses; 0 for passes with losses, as long as they are worth their
+            time.
 
     Returns:
         ``levels``: vertices, nets and pins of each level; ``start``: what partitioned the coarsest level.
@@ -165,7 +166,7 @@ def _cluster(hypergraph: DiskHypergraph, problem: PartitionProblem, folder: Path
 
 
 def fits_natively(num_pins: int, num_vertices: int, parts: int, memory: int) -> bool:
-    """Whether the native partitioner works on a hypergraph within so many bytes."""
+    """Whether the native partitioner fits in ``memory`` bytes for a hypergraph of this size."""
     return _PROGRAM.memory(_COARSE_PRESET, num_pins, num_vertices, parts) <= memory
 
 
@@ -208,7 +209,7 @@ def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits:
     Args:
         memory: bytes for the buffers of a worker.
         fits: whether the native partitioner made the first parts.
-        passes: without losses; 0 for as many as are worth their time.
+        passes: number of passes without losses; 0 for passes as long as they are worth their time.
     """
     most, heat = (passes, 0.0) if passes else _FROM_GOOD if fits else _FROM_RANDOM
     return Refinement(parts, imbalance, seed, most, memory, heat)

@@ -105,7 +105,7 @@ def _sum(task: RangeTask[_Parts]) -> NDArray[np.int64]:
 def fill_empty_from_files(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, cluster: Cluster) -> int:
     """Move vertices as :func:`gnnloom.pipeline.partition.measure.balance.fill_empty_parts` does; returns how many.
 
-    Tasks find the lightest vertices of a piece, one for each part, and the client moves a few of them.
+    Tasks find the lightest vertices of a piece, one for each part, and the client moves a few of these vertices.
 
     Args:
         part_path: file of (num_vertices,) int32 parts, changed in place.

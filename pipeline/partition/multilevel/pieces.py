@@ -142,7 +142,7 @@ def in_order(found: Iterable[tuple[int, Any]]) -> list[Any]:
 
 
 def vertex_pieces(num_vertices: int) -> list[range]:
-    """Split all vertices into consecutive pieces of a fixed size, the last of which may be smaller."""
+    """Split all vertices into consecutive pieces of a fixed size; the last piece may be smaller."""
     starts = range(0, num_vertices, _TASK_VERTICES)
     return [range(start, min(start + _TASK_VERTICES, num_vertices)) for start in starts]
 
@@ -154,7 +154,7 @@ def range_pieces(rows: range, count: int) -> list[range]:
 
 
 def consecutive(sizes: Iterable[int]) -> list[range]:
-    """Ranges of these sizes, the first of which begins at 0."""
+    """Consecutive ranges of these sizes; the first range begins at 0."""
     return [range(start, stop) for start, stop in pairwise(accumulate(sizes, initial=0))]
 
 
@@ -166,8 +166,8 @@ def net_tasks(num_pins: int) -> int:
 def round_tasks(num_vertices: int, workers: int, scratch: Scratch = BESIDE) -> int:
     """Return the number of tasks that visit the vertices of a round.
 
-    As many as the workers need, but none holds the choices of more vertices than memory has room for.  If there are
-    more than 16, each has 64 KiB of choices or more, so that the tasks of the next phase do not read many short lanes.
+    One task per worker, or more if the choices of a task would not fit in memory. With more than 16 tasks, each has at
+    least 64 KiB of choices, so that the tasks of the next phase do not read many short lanes.
     """
     fewest = -(-num_vertices // _TASK_VERTICES)
     most = max(fewest, most_sources(_CHOICE_BYTES * num_vertices, 1, scratch))
@@ -190,7 +190,7 @@ def reading_tasks(wanted: int, num_bytes: int, num_lanes: int, scratch: Scratch 
 
 
 def writing_tasks(wanted: int, num_bytes: int, readers: int, scratch: Scratch = BESIDE) -> int:
-    """Return the number of tasks that write lanes of which each reader reads a range: 16, or more if ranges are long.
+    """Number of tasks that write lanes, when each reader reads a range of every lane: 16, or more if ranges are long.
 
     Args:
         num_bytes: of all lanes.
@@ -199,7 +199,7 @@ def writing_tasks(wanted: int, num_bytes: int, readers: int, scratch: Scratch = 
 
 
 def shared_lanes(lanes: int, tasks: int) -> int:
-    """Most lanes that each of several tasks reads, which share the rows of all of them evenly."""
+    """Maximum number of lanes that a task reads, if tasks share the rows of all lanes evenly."""
     return min(lanes, -(-lanes // tasks) + 1)
 
 
@@ -215,5 +215,5 @@ def store_vector(path: Path, values: NDArray[Any]) -> Path:
 
 
 def create_vector(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Create a file of zeros, of which tasks write ranges; it takes no memory here."""
+    """Create a file of zeros; tasks write ranges of the file. Takes no memory in this process."""
     create_array_file(path, dtype, shape)

@@ -82,7 +82,7 @@ class Refinement:
     heat: float
 
     def num_words(self, num_nets: int) -> int:
-        """Return the 64-bit words for each net and mask: for all parts, or as many as the memory allows."""
+        """Number of 64-bit words for each net and mask: enough for all parts, or the number that fits in memory."""
         all_parts = -(-self.parts // WORD_BITS)
         # Rounds read one file of masks and write another.
         return max(1, min(all_parts, self.memory // (2 * mask_bytes(1) * max(1, num_nets))))
@@ -109,7 +109,7 @@ def refine(
         scratch: folder for the masks.
 
     Returns:
-        The number of moves, including those that were undone because they made the cut worse.
+        The number of moves, including moves that were undone because they made the cut worse.
 
     Passes over a stream with O(1) state for each net follow Eyubov, Fonseca Faraj, Schulz (FREIGHT, SEA 2023)
     and Taşyaran et al. (2021); the pair of masks is ours.
@@ -156,7 +156,7 @@ def refine(
 
 
 def refine_phases(hypergraph: DiskHypergraph, setting: Setting, refinement: Refinement) -> list[Phase]:
-    """The phases of :func:`refine`, with as many passes as there are at most."""
+    """The phases of :func:`refine`, with the maximum number of passes."""
     nowhere, n, passes = Path(), hypergraph.num_vertices, refinement.passes
     num_words, windows = refinement.num_words(hypergraph.num_nets), refinement.windows(hypergraph.num_nets)
     fill = fill_phase(hypergraph.nets, nowhere, nowhere, 0, nowhere, num_words)
@@ -251,8 +251,8 @@ def refine_levels(
         hypergraph: to partition.
         part: (num_vertices,) int32, mapped from the file ``part_path``.
         part_path: ``.npy`` file, which the tasks that fill the masks map.
-        refinement: of the vertices; clusters get as many passes with more heat.
-        levels: the most levels of clusters; fewer if clusters stop absorbing pins.
+        refinement: refinement of the vertices; clusters get the same number of passes with more heat.
+        levels: maximum number of levels of clusters; fewer if clusters stop absorbing pins.
         scratch: folder for temporary files.
 
     V-cycles that coarsen only within the parts: Walshaw (Annals of Operations Research 131, 2004).

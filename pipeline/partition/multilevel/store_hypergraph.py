@@ -80,8 +80,8 @@ def store_hypergraph(
         folder: for the two incidences.
         graph: its rows are the vertices.
         transpose: the transpose of ``graph``; ``graph`` itself if symmetric.
-        cluster: runs the tasks, each with a row block, of which it holds a few rows at a time.
-        weights: of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
+        cluster: runs the tasks; a task has a row block and holds a few of its rows at once.
+        weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
     """
     path, blocks = folder / "weight.npy", _matrix(graph)
@@ -143,7 +143,7 @@ def _weights_phase(matrix: _Matrix, weights: str, path: Path) -> Phase:
     """Write the weights of the rows of each block; tasks return their sum and the largest."""
     graph_path, sizes = matrix
     size, work = NUMBER_BYTES * sizes.num_vertices, (graph_path, weights, path)
-    # Pointers, also those that were read before, nonzeros and weights.
+    # Pointers, including pointers read ahead, nonzeros and weights.
     held = 6 * NUMBER_BYTES * min(RANGE_ROWS, max(sizes.block_rows))
     return phase_over(
         consecutive(sizes.block_rows), "store weights", _store_weights, work, reads=size, writes=size, buffers=held
@@ -173,8 +173,8 @@ def _lists_phase(name: str, matrices: Sequence[_Matrix], transpose: Path | None,
 def _store_lists(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
     """Write the rows of a block, each with its own number among the columns.
 
-    With both directions, the nets of vertex v are the columns of row v of the matrix, and n plus those of row v of its
-    transpose.
+    With both directions, the nets of vertex v are the columns of row v of the matrix, and n plus the columns of row v
+    of its transpose.
     """
     work, (path, number) = task.work, task.work.blocks[task.number]
     matrices = [Graph(Artifact(each)) for each in (path, work.transpose) if each]

@@ -35,9 +35,9 @@ from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.system_errors import naming
 
 #: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored;
-#: keys of columns are counted and summed as well, and NumPy makes copies of some of these.
+#: keys of columns are counted and summed as well, and NumPy copies some arrays.
 _KEY_BYTES = 80
-#: Most keys of a task: 32 MiB of them, so that graphs of millions of edges keep several workers busy.
+#: Maximum number of keys of a task, 32 MiB, so that graphs of millions of edges keep several workers busy.
 _TASK_KEYS = 1 << 22
 #: Tasks get larger rather than more numerous than this, or than one for each worker if that is more, as far as memory
 #: allows: every bucket is read from the lanes of all tasks.
@@ -66,7 +66,7 @@ class TransposeSizes:
 
     @classmethod
     def of(cls, num_ids: int, num_columns: int, memory: int, workers: int, scratch: Scratch = BESIDE) -> TransposeSizes:
-        """The numbers for so many ids.
+        """The sizes for ``num_ids`` ids.
 
         Args:
             num_columns: all ids are below it.
@@ -202,7 +202,7 @@ def _scatter(task: RangeTask[_Transpose]) -> tuple[int, LaneRuns]:
 
 
 def _runs(work: _Transpose, rows: range) -> Iterator[NDArray[np.uint64]]:
-    """Yield the keys of some rows, as many at a time as a task holds; each replaces the one before."""
+    """Yield the keys of some rows in pieces that a task holds; each piece overwrites the previous one."""
     filled, offset = 0, work.incidence.offset()
     num_keys = int(offset[rows.stop] - offset[rows.start])
     # A row may have more ids than a task holds keys.

@@ -74,7 +74,7 @@ def move_vertices(block: IncidenceBlock, work: Moving) -> int:
             work.load[old] -= work.vertex_weight[vertex]
             work.load[work.window[target]] += work.vertex_weight[vertex]
             moved += 1
-        # Clearing what was touched, not the window, keeps a visit proportional to the pins' parts.
+        # Clearing only the touched entries, not the window, keeps a visit proportional to the parts of the pins.
         touched[candidates[:count]] = 0
     return moved
 
@@ -239,7 +239,7 @@ def _leave(mask: NDArray[np.uint64], net: int, word: int, bit: np.uint64) -> Non
 
 @njit(cache=True, nogil=True)
 def leave_parts(updates: NDArray[np.int64], mask: NDArray[np.uint64]) -> None:
-    """Take moving pins out of the masks of their nets; all leave before any of them joins another part.
+    """Take moving pins out of the masks of their nets; all pins leave before any pin joins another part.
 
     Args:
         updates: (num_updates, 3) int64 net, index of the part that a pin leaves, index of the part that it joins.

@@ -85,7 +85,7 @@ def native_weights(weight: NDArray[np.int64], limit: int = NATIVE_LIMIT) -> NDAr
         (num_vertices,) int64 with a sum of at most ``limit``.
 
     Raises:
-        BudgetError: there are about as many vertices as the limit, so no factor suffices.
+        BudgetError: the number of vertices is about the limit, so no factor suffices.
     """
     total = int(weight.sum())
     if total <= limit:

@@ -25,7 +25,7 @@ def native_partitioner(
 
     Args:
         help_line: one line for ``gnnloom partition --help``.
-        models: ``hypergraph``, ``graph`` and ``stochastic``, or some of them, the default first.
+        models: some of ``hypergraph``, ``graph`` and ``stochastic``, the default first.
         order, is_baseline: as in :class:`Partitioner`.
     """
 

@@ -87,7 +87,7 @@ def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int
     digits = np.empty(_DIGITS, dtype=np.uint8)
     length = 0
     for line in range(len(offset) - 1):
-        # Formatting in a kernel makes no Python object per number, of which there are as many as pins.
+        # Formatting in a kernel makes no Python object per pin.
         for position in range(offset[line], offset[line + 1]):
             # Digits come out from the last to the first, so they are reversed on the way to the text.
             rest = np.int64(value[position]) + increment

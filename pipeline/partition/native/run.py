@@ -184,7 +184,7 @@ def run_child(
 
 
 def run_program(command: Sequence[str], folder: Path, time_limit: float | None = None) -> tuple[bool, int]:
-    """Run a command until it ends, or for so many seconds; its output goes to a file in ``folder``.
+    """Run a command until it ends, for at most ``time_limit`` seconds; its output goes to a file in ``folder``.
 
     Returns:
         Whether it ended in time, and its exit status.

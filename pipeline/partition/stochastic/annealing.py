@@ -66,7 +66,7 @@ def anneal(
     Simulated annealing; see :mod:`gnnloom.pipeline.partition.model.moves`.
     """
     incidence = _nets_of_vertices(nets.full)
-    # The starts compete as well, so the result is never worse than what was given.
+    # The starts compete as well, so the result is never worse than the given parts.
     candidates, finished = list(starts.values()), True
     for schedules, start in starts.items():
         for passes, heat in schedules:
@@ -180,7 +180,7 @@ def _pass(
             for number in nets:
                 remove_pin(counts, number, old)
                 add_pin(counts, number, new)
-        # As many numbers as the choice above has read anyway.
+        # Clears only the numbers that the choice above has read anyway.
         affinity[:] = 0
 
 

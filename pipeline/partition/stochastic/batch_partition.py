@@ -47,7 +47,7 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 #: Names of the full-batch and of the stochastic hypergraph, and of the mapped vectors of their (num_vertices,) int32
 #: parts.
 FULL, STOCHASTIC = "hypergraph", "stochastic"
-#: The answer: facts about the parts or an error, and what was logged.
+#: The answer: facts about the parts or an error, and the log.
 ANSWER = "answer.json"
 _REQUEST = "fit.json"
 _CHILD = "gnnloom.pipeline.partition.stochastic.fit"

@@ -43,8 +43,8 @@ class _VolumeTask:
     Attributes:
         start, stop: rows of the file of batches.
         part_paths: mapped vectors of the parts to compare.
-        sent: rows that each batch sends with each of these parts.
-        lane: where the task writes them.
+        sent: rows that each batch sends with each vector of parts.
+        lane: lane that the task writes.
     """
 
     writer: ArtifactWriter
@@ -156,7 +156,7 @@ def _needs(problem: DrawnProblem, piece: NetPiece, batches: int, num_vectors: in
 
 
 def _sent_shuffle(tag: str, num_batches: int, num_vectors: int) -> Shuffle:
-    """The rows that each batch sends, with each vector of parts; the client reads all of them."""
+    """Number of rows that each batch sends, for each vector of parts; the client reads all numbers."""
     return Shuffle(f"batch-volume/{tag}", num_batches, (Column("sent", "int64", (num_vectors,)),), 1)
 
 

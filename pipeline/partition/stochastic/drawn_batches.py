@@ -28,9 +28,9 @@ _COVERED = 0.9
 MOST_PINS = 4
 #: Most batches that are merged.
 MOST_BATCHES = 2000
-#: Batches of a group, once as many have been drawn.
+#: Batches per group, after the first group.
 _GROUP = 8
-#: Name of the record of what was drawn.
+#: Name of the record of the drawn batches.
 _DRAWN = "drawn/0"
 
 
@@ -39,8 +39,8 @@ class MergedBatches:
     """The nets of some batches.
 
     Attributes:
-        nets: their nets; nets with the same pins are one net, with the weight of all of them.
-        count: batches drawn.
+        nets: nets of the batches; nets with the same pins are one net, with the sum of their weights.
+        count: number of drawn batches.
         covered: the share of the full hypergraph's pins that lie in at least one batch.
         stopped_by: ``coverage``: the batches contain most pins; ``pins``: they have too many; ``most``: there are
             ``MOST_BATCHES``; ``time``: the deadline came.
@@ -52,7 +52,7 @@ class MergedBatches:
     stopped_by: str
 
     def facts(self) -> dict[str, Any]:
-        """Describe what was merged; ``batches_hoeffding`` is the number of batches that the theory asks for."""
+        """Describe the merged batches; ``batches_hoeffding`` is the number of batches that the theory asks for."""
         return {
             "batches_hoeffding": hoeffding_batches(),
             "batches_merged": self.count,
@@ -65,8 +65,8 @@ class MergedBatches:
 def hoeffding_batches() -> int:
     """Return ln(2/d) / (2 t^2): batches for an error of t times the largest cost, exceeded with probability d.
 
-    The bound (Hoeffding, JASA 58(301), 1963) holds for a partition fixed beforehand. One that is fitted to few
-    batches overfits them; it needs as many as contain most pins, on the order of (n/B)^2 for B of n uniform vertices.
+    The bound (Hoeffding, JASA 58(301), 1963) holds for a partition fixed beforehand. A partition fitted to few batches
+    overfits them; it needs enough batches to contain most pins, on the order of (n/B)^2 for B of n uniform vertices.
     """
     return math.ceil(math.log(2 / _MISSED) / (2 * _ERROR**2))
 
@@ -74,8 +74,8 @@ def hoeffding_batches() -> int:
 def merge_batches(problem: DrawnProblem, cluster: Cluster, deadline: float = math.inf) -> MergedBatches:
     """Draw batches, at least one, until they contain most pins, and merge their nets; by tasks, in files.
 
-    A batch has a net if it drew the net's owner, with those of its pins that it drew; nets with one pin are dropped.
-    A run that was interrupted goes on where it was.
+    A batch has a net if it drew the owner of the net; the pins in the batch are the drawn pins of the net, and nets
+    with one pin are dropped. An interrupted run continues.
 
     Args:
         deadline: moment of the monotonic clock at which to stop drawing.
@@ -116,7 +116,7 @@ def expected_merging(problem: DrawnProblem, count: int) -> list[Phase]:
 
 
 def most_batches(rate: float) -> int:
-    """Return an upper bound of the batches that are drawn: as many as have too many pins.
+    """Return an upper bound of the number of drawn batches: the number at which the pins exceed the limit.
 
     A batch of uniform vertices has ``rate**2`` of the pins, and one of another kind has more.
     """

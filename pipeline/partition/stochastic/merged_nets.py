@@ -1,7 +1,7 @@
 """Merges the equal nets of drawn batches, by tasks over pieces and over ranges of hashes.
 
-Of equal nets, the first is kept and weighs as much as all of them.  The kept ones stay in order: by batch, then by
-piece, then within the piece.  Three kinds of task, each reading what the one before routed to it:
+The first of equal nets is kept, with the sum of their weights. Kept nets stay in order: by batch, then by piece, then
+within the piece. There are three kinds of tasks, each reading the rows that the previous kind routed:
 
     index    a piece: its distinct hashes, ascending; each with its first net and the number of its nets
     merge    a range of hashes: for each hash the piece that keeps its net, over all pieces
@@ -161,7 +161,7 @@ class MergePlan:
     drawn: Sequence[tuple[WorkFiles, WorkFiles]]
 
     def phases(self) -> list[Phase]:
-        """The phases that merge the nets, which follow those that restrict them."""
+        """The phases that merge the nets, after the phases that restrict the nets."""
         index, kept, merged = self._plans
         nets, groups = [files for files, _ in self.drawn], len(self.drawn)
         indexes = [
@@ -220,7 +220,7 @@ class MergePlan:
         return (
             ShufflePlan(nets.writer, index, pieces, row_bytes(INDEX_COLUMNS) * num_nets, pieces * buckets),
             ShufflePlan(nets.writer, kept, buckets, row_bytes(KEPT_COLUMNS) * num_nets, pieces * buckets),
-            # One process reads all of them, in few steps.
+            # One process reads all rows, in few steps.
             ShufflePlan.unmerged(nets.writer, _merged_shuffle(nets.count, nets.dtype), pieces),
         )
 
@@ -312,7 +312,7 @@ def _choose_nets(task: _Task) -> int:
         with task.merged.routed(output, task.lane) as out:
             run = out.begin(Index.of_offsets(offsets), (num_pins,))
             run.put("weight", weight)
-            # One batch at a time, because all of them may have several times the pins of the piece.
+            # One batch at a time, because all batches together may have several times the pins of the piece.
             for batch, drawn in enumerate(runs):
                 size, pin = drawn.read_all("size"), drawn.read_all("pin")
                 kept = np.zeros(len(size), dtype=np.bool_)

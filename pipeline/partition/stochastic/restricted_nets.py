@@ -84,12 +84,12 @@ class NetPiece:
         return int(rate * min(self.num_rows, rate * self.nnz) * batches)
 
     def expected_pins(self, rate: float, batches: int) -> int:
-        """Pins of these nets, owners included."""
+        """Expected number of pins, owners included."""
         return self.expected_nets(rate, batches) + int(rate**2 * self.nnz * batches)
 
 
 def net_pieces(matrices: Sequence[tuple[Path, GraphSizes]]) -> list[NetPiece]:
-    """Return the pieces of the hypergraph whose nets are the rows of these matrices."""
+    """Return the pieces of the hypergraph whose nets are the rows of ``matrices``."""
     blocks = [
         (path, block, *shape, sizes.entry_bytes)
         for path, sizes in matrices

@@ -181,7 +181,7 @@ def _merged_pairs(
 
 
 def net_owners(matrices: Sequence[Graph]) -> NDArray[np.int64]:
-    """Return the (num_nets,) int64 owner of each net of the hypergraph with the rows of these matrices as nets.
+    """Return the (num_nets,) int64 owner of each net of the hypergraph whose nets are the rows of ``matrices``.
 
     Nets of one pin are left out, as in :func:`gnnloom.pipeline.partition.model.hypergraph.column_net_hypergraph`.
     """

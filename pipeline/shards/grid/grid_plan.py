@@ -172,7 +172,7 @@ class GridPlan:
         tasks = []
         for number in range(self._num_cells):
             needs = Needs(
-                # Every run says where each cell begins, of which the task reads two numbers.
+                # Every run lists where each cell begins; the task reads two of these numbers.
                 reads=entries * self._key_bytes + 16 * plan.levels[-1].sources,
                 writes=entries * (index + self._key_bytes - 8) + 8 * (n // rows),
                 opens=plan.opens((number, number + 1)),

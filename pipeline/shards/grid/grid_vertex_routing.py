@@ -133,7 +133,7 @@ def bucket_prefix(order: str) -> str:
 
 
 def create_order(path: Path, order: str, plan: VertexPlan) -> None:
-    """Create the arrays of an order, without chunks; those that exist are emptied.
+    """Create the arrays of an order, without chunks; existing arrays are emptied.
 
     Args:
         path: folder of the artifact.

@@ -61,7 +61,7 @@ class SplitRows(NamedTuple):
     data: NDArray[Any]
 
     def first(self, count: int) -> SplitRows:
-        """The same rows with room for so many entries only."""
+        """The same rows, cut to the first ``count`` entries."""
         return self._replace(column=self.column[:count], data=self.data[:count])
 
 
@@ -87,7 +87,7 @@ class RankColumns:
         self._ids = None if numbers.is_reordered or not len(row) else self._consecutive(int(row[0]))
 
     def _consecutive(self, vertex: int) -> Span | None:
-        """First and last (exclusive) id of the vertices of the rank, if these are consecutive; one of them is given."""
+        """First and last (exclusive) id of the vertices of the rank that has ``vertex``, if the ids are consecutive."""
         first = vertex - (int(self._by_id[vertex]) - self._slots[0])
         last = first + self._slots[1] - self._slots[0]
         if first < 0 or last > len(self._by_id):
@@ -347,7 +347,7 @@ def foreign_columns(
             nonzeros[number] += len(foreign)
             # Rows share many columns; dropping repeats at once keeps the list short.
             waiting.append(distinct(foreign, overwrite=True))
-            # Merging only once as many ids wait as have been merged sorts each id a few times at most.
+            # Merging only when the waiting ids are as numerous as the merged ids sorts each id a few times at most.
             if sum(map(len, waiting)) > max(_PENDING_IDS, len(merged)):
                 merged, waiting = distinct(np.concatenate([merged, *waiting]), overwrite=True), []
                 if len(merged) > most:
@@ -511,7 +511,7 @@ class Places:
         self._start = np.searchsorted(ascending, bounds)
 
     def of(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        """(count,) int64 places of numbers, all of which are in the list."""
+        """(count,) int64 positions of numbers in the list; every number must be in the list."""
         found = np.empty(len(numbers), np.int64)
         _find_places(self._ascending, self._first, self._shift, self._start, numbers, found)
         return found

@@ -263,7 +263,7 @@ def write_halo(task: RoutedRank, product: RoutedProduct, piece: HaloPiece, outpu
 
 
 def halo_shuffle(kind: str, num_parts: int) -> Shuffle:
-    """The shuffle of halos, from the ranks that need them to those that send them.
+    """The shuffle of halos, from the ranks that need rows to the ranks that send them.
 
     A row has what one rank sends to another; its position is the sender.
 

@@ -134,14 +134,14 @@ class VertexNumbers:
         return np.searchsorted(self.bounds, slot, side="right") - 1
 
     def write(self, partition: Partition, degrees: ArrayReader, ranges: RangeSizes) -> None:
-        """Write the files, unless all of them are there; a few chunks in memory at a time.
+        """Write the files, unless all files exist; a few chunks are in memory at once.
 
         Args:
             degrees: (num_vertices,) int64 nonzeros of the row of each vertex, in all matrices.
             ranges: ranges of each rank.
 
         Raises:
-            CorruptError: the parts are not those that were counted.
+            CorruptError: the parts differ from the counted parts.
         """
         files = (self._offsets, self._bounds, self._by_id, self._by_number)
         if all(file.exists() for file in files):
@@ -212,7 +212,7 @@ def begin_ranges(
     """Enter into ``bounds`` the slots at which ranges begin among the next vertices.
 
     Args:
-        part, size, slot: (num_vertices,) rank, bytes and slot of each of them.
+        part, size, slot: (num_vertices,) rank, bytes and slot of each vertex.
         steps: (num_parts,) int64 bytes of a range of each rank.
         first: (num_parts + 1,) int64 number of each rank's first range.
         begun, before: (num_parts,) int64 ranges of each rank that have begun, and bytes of its vertices so far.
@@ -294,7 +294,7 @@ def _count_keys(found: Iterator[NDArray[np.int64]]) -> tuple[NDArray[np.int64], 
     waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for key in found:
         waiting.append(np.unique(key, return_counts=True))
-        # Merging only once as many keys wait as have been merged sorts each key a few times at most.
+        # Merging only when the waiting keys are as numerous as the merged keys sorts each key a few times at most.
         if sum(len(each) for each, _ in waiting) > max(_PENDING_KEYS, len(keys)):
             keys, counts = _merge_counts([(keys, counts), *waiting])
             waiting = []

@@ -187,7 +187,7 @@ def join_ranges(task: JoinRangesTask) -> int:
             pieces.setdefault(array.path, []).extend(array.pieces)
     with OpenFiles(task.writer.work) as files, task.writer.task(task.name) as output:
         left: dict[int, list[Section]] = {}
-        # Ranges ascend, and so do the rows that one of them left of an array.
+        # Ranges ascend, and so do the rows that a range left of an array.
         for section in task.edges.recorded_sections(files, records):
             left.setdefault(int(section.position()[0]), []).append(section)
         for number, form in enumerate(_forms(task, stored_sizes(task))):

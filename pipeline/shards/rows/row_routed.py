@@ -191,7 +191,7 @@ def row_shuffle(
     weighted: bool,
     edge_columns: tuple[Column, ...] = (),
 ) -> Shuffle:
-    """The shuffle of a matrix's rows, by range: global ids, nonzeros, and the column ids and values of these.
+    """The shuffle of a matrix's rows, by range: global ids, nonzero counts, column ids and values.
 
     Args:
         kind: ``forward`` or ``backward``, or the name of a relation.

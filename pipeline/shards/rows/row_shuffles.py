@@ -222,7 +222,7 @@ class RowShuffles:
 
     @property
     def num_cut(self) -> int:
-        """Ranges of these."""
+        """Number of ranges of large ranks."""
         return sum(self.ranges.num_ranges[rank] for rank in self.large_ranks)
 
     @property

@@ -61,7 +61,7 @@ def opened_zip(file: SourceFile, fault: str) -> Iterator[tuple[zipfile.ZipFile, 
 
 
 def _check_directory(file: SourceFile, stored: BinaryIO) -> None:
-    """Refuse an archive of very many members before an object is made for each of them."""
+    """Refuse an archive with too many members before an object is made for each member."""
     # zipfile has no public way to the size of the directory; a parser of our own could find another one.
     ending = zipfile._EndRecData(stored)  # type: ignore[attr-defined]  # noqa: SLF001
     size = ending[zipfile._ECD_SIZE] if ending else 0  # type: ignore[attr-defined]  # noqa: SLF001

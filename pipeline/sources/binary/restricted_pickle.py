@@ -51,8 +51,9 @@ class Record(dict[Any, Any]):
         self.state = state
 
 
-#: Operations of a pickle that are performed, by their names in :mod:`pickle`. Those that make a value or a container
-#: cost its size; those that arrange what is there have the most bytes that they take. All others are refused.
+#: Operations of a pickle that are performed, by their names in :mod:`pickle`. Operations that make a value or a
+#: container cost its size; operations that rearrange existing values have an upper bound in bytes. All others are
+#: refused.
 _MADE = (
     "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
     "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",

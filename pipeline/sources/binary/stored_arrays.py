@@ -127,7 +127,7 @@ class StoredArray:
         """Read elements ``start`` to ``stop`` in the order in which they are stored.
 
         Args:
-            block: number of elements per block; by default as many as fit into ``BLOCK_BYTES``.
+            block: number of elements per block; by default ``BLOCK_BYTES`` worth of elements.
 
         Yields:
             Consecutive blocks, (block,) of the stored dtype; the last may be shorter.

@@ -1,7 +1,7 @@
 """Arrays in a mapping that ``torch.save`` wrote: tensors, or NumPy arrays, which are in its pickle.
 
 Tensors are mapped where they lie. NumPy arrays are a part of the pickle, which can only be read as a whole: a task
-unpacks each of them into a file of its own, as it unpacks compressed members of archives.
+unpacks each array into a file of its own, like compressed members of archives.
 """
 
 from __future__ import annotations

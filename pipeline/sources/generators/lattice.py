@@ -107,7 +107,7 @@ def _make_edges(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
 ) -> int:
-    """Make the edges numbered ``start``, ``start + 1``, ...; returns how many of them exist."""
+    """Make the edges numbered ``start``, ``start + 1``, ...; returns the number of existing edges."""
     # Every draw depends only on the edge's number, so ranges can be made in any order.
     axes, count = len(sizes), 0
     first: Any = 0

@@ -209,7 +209,7 @@ def parse_vertex(text: Any, at: int, strict: bool) -> tuple[Any, int, int]:
         stop += 1
         while text[stop] == ZERO:
             stop += 1
-        # Whoever wrote an id as a decimal number held it in a double.
+        # An id that was written as a decimal number was a double before.
         if value > 1 << 53:
             wrong = ROUNDED
     if not wrong and first > at:
@@ -335,9 +335,9 @@ def parse_value(text: Any, at: int, exact: bool) -> tuple[float, int, int]:
     A value must be below the limit of float32.
 
     Args:
-        exact: whether the value is a time. A double then has to have all its digits: rounded to as many, it is the same
-            decimal. So numbers with up to 15 digits, and doubles that were written with 17 or more, are times; numbers
-            with more digits than tell doubles apart are not.
+        exact: whether the value is a time. A double then has to have all its digits: rounded to the number of written
+            digits, it is the same decimal. So numbers with up to 15 digits, and doubles that were written with 17 or
+            more, are times; numbers with more digits than tell doubles apart are not.
     """
     first = at + (text[at] == QUOTE)
     value, after, wrong = parse_number(text, first)
@@ -354,9 +354,9 @@ def parse_value(text: Any, at: int, exact: bool) -> tuple[float, int, int]:
 
 @njit(cache=True, nogil=True)
 def _has_all_digits(text: Any, at: int, value: float) -> Any:
-    """Whether the double that was parsed is the same decimal again, rounded to as many digits; ignores the sign."""
+    """Whether the parsed double, rounded to the number of written digits, is the same decimal; ignores the sign."""
     at += text[at] == MINUS or text[at] == PLUS
-    # The first digits that count, and as many after them.
+    # The first significant digit, and the number of digits from there on.
     first: Any = 0
     second: Any = 0
     exponent, kept, point = 0, 0, False

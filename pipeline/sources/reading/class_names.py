@@ -1,6 +1,6 @@
 """Labels of text files that are names of classes: these are numbered in the order of their bytes.
 
-Whoever opens a file finds the names by reading it once; readers then look them up.
+Opening a file reads it once to find the names; readers then look names up.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class NamedLabels:
     Attributes:
         header: whether the first line names the columns.
         separator: what is between fields. After blanks, the last field is the rest of the line: names may have blanks.
-        fields: numbers of the fields, of which the last has the classes.
+        fields: numbers of the fields; the last field has the classes.
         first_row: offset of the first row in the file's contents, in bytes.
         names: the names by the number of the class: ascending by their bytes, or as in other vertex data.
-        is_like: the names are those of other vertex data.
+        is_like: the names come from other vertex data.
     """
 
     file: SourceFile

@@ -219,7 +219,7 @@ class _TextStream(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        # The stream of stored bytes is closed by whoever opened it.
+        # The caller closes the stream of stored bytes that it opened.
         if not self.closed:
             self._text.detach()
         super().close()

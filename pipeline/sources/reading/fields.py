@@ -60,7 +60,7 @@ class TextBlock:
         text: (num_bytes,) uint8.
         offset: of the block in the file's contents.
         lines: (2, num_lines) int64 where each line begins in the text and in the file's contents; None if the text is
-            that of the file.
+            the text of the file.
         ticks: (num_lines,) int64 times of the lines, whose text has only two fields; None if they have none that are
             dates.
     """
@@ -394,7 +394,7 @@ def _parse_one(text: Any, first: int, stop: int) -> tuple[float, int]:
 
 @njit(cache=True, nogil=True)
 def _parse_list(text: Any, first: int, stop: int, row: Any) -> int:
-    """Parse a cell with as many numbers as ``row`` has elements, perhaps in brackets; returns the fault (0: none)."""
+    """Parse a cell with one number for each element of ``row``, perhaps in brackets; returns the fault (0: none)."""
     if text[first] == ord("[") or text[first] == ord("("):
         closing = ord("]") if text[first] == ord("[") else ord(")")
         if text[stop - 1] != closing:

@@ -17,7 +17,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 
 #: Places at which a plain file is sampled, and bytes of each sample.
 PLACES, SAMPLE_BYTES = 48, 1 << 17
-#: Compressed and remote files that are sampled, and seconds of reading for all of them.
+#: Number of compressed and remote files to sample, and seconds of reading for all files together.
 STREAMS, STREAM_SECONDS = 8, 1.0
 #: Bytes of a stream between two looks at the clock.
 _STEP = 1 << 20
@@ -137,7 +137,7 @@ def _count(stream: object, lines: list[int], sizes: list[int], ended: float, lim
 
 
 def _contents(file: SourceFile, read: int, position: int) -> float:
-    """Bytes of the contents of a stream of which ``read`` bytes took ``position`` stored ones."""
+    """Estimated bytes of the contents of a stream, given that ``read`` bytes took ``position`` stored bytes."""
     by_share = read * (file.size or 0) / max(1, position)
     if not (file.coding == "gzip" and file.is_local):
         return by_share

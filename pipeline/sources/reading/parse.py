@@ -225,7 +225,7 @@ def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
 
 @njit(cache=True, nogil=True)
 def parse_table(text: Any, missing: bool, words: Any, codes: Any, values: Any, line_at: Any) -> tuple[int, int, int]:
-    """Parse lines with as many numbers as ``values`` has columns, ignoring blank lines.
+    """Parse lines with one number for each column of ``values``, ignoring blank lines.
 
     Args:
         missing: whether NaN is allowed, and stands for an empty cell between commas.

@@ -272,10 +272,10 @@ def _mark_bytes(block: NDArray[np.uint8]) -> int:
 def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
     """Likely separator of a file's fields; a space stands for runs of blanks.
 
-    The comma of a ``.csv`` and the tab of a ``.tsv`` do if the first line has one. Otherwise it is the first of these
-    that the first line has outside of double quotes: a tab, a comma that is not part of a number in other fields, a
-    bar between fields, in a line without blanks a semicolon or two colons, or a colon between numbers; else blanks, or
-    what is usual for the suffix if the line may be one field.
+    The comma of a ``.csv`` and the tab of a ``.tsv`` do if the first line has one. Otherwise the separator is the first
+    of the following that the first line has outside of double quotes: a tab, a comma that is not part of a number in
+    other fields, a bar between fields, in a line without blanks a semicolon or two colons, or a colon between numbers;
+    else blanks, or what is usual for the suffix if the line may be one field.
 
     Args:
         line: the first line that is neither blank nor a comment.

@@ -1,7 +1,7 @@
 """Decides how a text file with an edge in every row is read: its separator, header, comments and the kind of its ids.
 
-Whoever opens a file looks at its first lines once. What they show is a :class:`TextTable`; it is handed to the tasks,
-and shown to the user before anything is stored. What they leave open is a question to the user, never a guess.
+Opening a file reads its first lines once. The result is a :class:`TextTable`; it is handed to the tasks,
+and shown to the user before anything is stored. Ambiguity is a question to the user, never a guess.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     has_count = stated.header is True and len(first.fields) == 1 and bool(rows) and is_count(first.fields[0])
     width = len(rows[0].fields) if has_count else len(first.fields) + is_short
     chosen = _numbered(first.fields, width, columns, has_header=stated.header is True and not has_count)
-    # Whoever chooses columns by number, without the first, says that it has no name.
+    # A user who chooses columns by number, without the first column, says that the first column has no name.
     has_row_names = is_short and (0 not in chosen if chosen else _begins_with_row_names(sample, stated.valued))
     if has_row_names is None:
         has_row_names, question = True, _row_names_question(file, sample, stated)
@@ -183,7 +183,7 @@ def check_first_rows(file: SourceFile, sample: Sample, stated: Stated, table: Te
     fields = table.fields or (0, 1, 2)
     for row in rows if stated.valued else ():
         value = row.fields[fields[2]] if len(row.fields) > fields[2] else ""
-        # Whoever says what the decimals follow says what one comma is.
+        # A given decimal separator also decides what a single comma is.
         if is_grouped(value) and not (stated.decimal == "," and is_number(value.replace(",", "."))):
             comma = (
                 "; if the comma precedes decimals, add `--decimal ,`" if stated.decimal == "." and "," in value else ""
@@ -404,7 +404,7 @@ def headings(table: TextTable, sample: Sample) -> list[str]:
 
 
 def describe_columns(table: TextTable, names: Sequence[str], value: str) -> dict[str, Any]:
-    """Names or numbers of the columns that are read, and of those that are not.
+    """Names or numbers of the columns that are read, and of ignored columns.
 
     Args:
         names: the headings.

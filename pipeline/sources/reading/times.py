@@ -203,7 +203,7 @@ def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tu
     """Parse a time.
 
     Args:
-        text: bytes, of which ``at`` to ``stop`` are the time, perhaps in double quotes.
+        text: bytes; ``at`` to ``stop`` are the time, perhaps in double quotes.
         digits: digits after the point of the unit; -1 for a whole number.
         has_zone: it must have a zone; otherwise it must have none.
 

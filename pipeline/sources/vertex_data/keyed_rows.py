@@ -44,7 +44,7 @@ from gnnloom.storage.wording import counted
 _COMMENT: Final = "the line begins as comments do, after the first row; remove it, or put the id in double quotes"
 #: Number of bytes of text, and of Parquet values, read at a time.
 _BLOCK_BYTES, _BLOCK_VALUES = 4 << 20, 1 << 18
-#: A table is cut into about this many ranges, which tasks read, of at least and at most so many bytes.
+#: Target number of ranges into which a table is cut for tasks, and the minimum and maximum bytes of a range.
 _RANGES, _LEAST_BYTES, _MOST_BYTES = 64, 64 << 20, 512 << 20
 
 
@@ -292,7 +292,7 @@ class KeyedNumpy:
         """Check that the arrays belong together.
 
         Raises:
-            InputError: an array has the wrong shape, dtype or order, or there are not as many ids as rows.
+            InputError: an array has the wrong shape, dtype or order, or the numbers of ids and rows differ.
         """
         if len(row_ids.shape) != 1 or row_ids.dtype.kind not in "iuUS":
             raise InputError(

@@ -235,7 +235,7 @@ def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
 
 
 def is_target(array: StoredArray) -> bool:
-    """Whether the floats of an array are numbers to predict, because labels cannot hold one of them."""
+    """Whether the floats of an array are numbers to predict, because labels cannot hold one of the values."""
     if array.dtype.kind != "f" or len(array.shape) not in {1, 2} or not array.size:
         return False
     label, width = VERTEX_ARRAYS[array_in_file("label", _width(array))], _width(array)
@@ -295,7 +295,7 @@ def split_arrays(location: str) -> dict[str, tuple[StoredArray]]:
     """The arrays of an ``.npz`` or ``.pt`` whose names stand for parts of a split; none of any other file.
 
     Raises:
-        InputError: two of them stand for the same part, or a ``.pt`` has something else than arrays.
+        InputError: two names stand for the same part, or a ``.pt`` file has contents other than arrays.
     """
     if shown_location(location).endswith(".pt"):
         arrays = torch_arrays(open_file(location))
@@ -320,7 +320,7 @@ def _parts(location: str, members: Mapping[str, str]) -> dict[str, str]:
         part = split_part(name)
         if part in found:
             raise InputError(
-                f"{shown_location(location)}: {found[part]} and {name} are the same part of a split; save one of them"
+                f"{shown_location(location)}: {found[part]} and {name} are the same part of a split; save only one"
             )
         if part is not None:
             found[part] = name

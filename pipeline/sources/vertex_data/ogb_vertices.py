@@ -47,7 +47,7 @@ def required_file(root: str, name: str) -> SourceFile:
 
 
 class OgbRows(TextVertices):
-    """Features or labels of an OGB folder: text with as many rows as the folder states."""
+    """Features or labels of an OGB folder: text whose number of rows the folder states."""
 
     @classmethod
     def of_file(cls, file: SourceFile, array: str, num_vertices: int) -> OgbRows:

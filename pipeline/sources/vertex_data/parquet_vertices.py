@@ -1,7 +1,7 @@
 """Features, labels or split codes from a Parquet file with one row per vertex.
 
 A matrix is all columns. An array with one dimension is the only column, or the column with its name.
-Labels in several columns, none of which is named ``label``, are zeros and ones with one column per class.
+Labels in several columns without a column ``label`` are zeros and ones with one column per class.
 """
 
 from __future__ import annotations

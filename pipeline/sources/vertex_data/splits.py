@@ -114,7 +114,7 @@ class MaskSplit(OneArray):
         """
         for found in arrays.values():
             if len(found) > 1:
-                raise InputError(f"{found[0]} and {found[1]}: two masks of the same split; save one of them")
+                raise InputError(f"{found[0]} and {found[1]}: two masks of the same split; save only one")
         # Only masks of several splits are counted: test masks may be the same for all splits.
         masks = []
         for name, (array,) in arrays.items():

@@ -119,7 +119,7 @@ class SyntheticVertices:
 def degree_quantiles(graph: Graph, num_classes: int) -> tuple[int, ...]:
     """Lowest degree of each class except the first, for classes that are as equal in size as ties allow.
 
-    There are fewer classes if vertices of one degree would fill several of them.
+    There are fewer classes if vertices of one degree would fill several classes.
     """
     values, counts = np.empty(0, np.int64), np.empty(0, np.int64)
     for start in range(0, graph.num_vertices, _BLOCK_VALUES):

@@ -181,7 +181,7 @@ def reads_cells(
             return any(not table.holds(name, "iufb") for name in table.names[1:])
         kinds = array.kinds + ("s" if array.words else "")
         if not VERTEX_ARRAYS[array_in_file(option, len(table.names))].dims and option not in table.names:
-            # Several columns, none of which has the name: the reader lists them.
+            # Several columns without one of this name: the reader lists them.
             return len(table.names) == 1 and not table.holds(table.names[0], kinds)
         names = (option,) if option in table.names and not array.dims else table.names
         return any(not table.holds(name, kinds) for name in names)
