@@ -234,7 +234,7 @@ def test_files_of_triples_that_are_read_in_different_ways_are_refused(tmp_path: 
     files = [tmp_path / "a2id.txt", tmp_path / "b.txt"]
     cases: list[tuple[list[Path], dict[str, Any], str]] = [
         (files, {}, r"b\.txt: does not begin"),
-        (files[1:], {"columns": "1,2"}, "expected those of heads, relations and tails"),
+        (files[1:], {"columns": "1,2"}, "heads, relations and tails"),
     ]
     for given, options, message in cases:
         with pytest.raises(InputError, match=message):

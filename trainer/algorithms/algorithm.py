@@ -121,7 +121,7 @@ class Algorithm(Generic[Shards]):
         """Axes and the ranks along them; without a ``grid``, the one whose axes differ least.
 
         Raises:
-            InputError: the grid does not fit the algorithm or the number of ranks; the message lists those that do.
+            InputError: the grid does not fit the algorithm or the number of ranks; the message lists grids that fit.
         """
         if grid is None:
             grid = most_square(num_ranks, len(self.axes))

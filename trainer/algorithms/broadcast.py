@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Blocks of the features are multiplied by one call as long as they take at most these bytes. On many ranks, a row of
 #: the output has an entry in few blocks, and each call reads and writes it for them; and a call takes microseconds.
 _TOGETHER_BYTES = 16 << 20
-#: Calls of a product with more blocks: what arrives before the first of them is not hidden behind another one.
+#: Minimum number of calls of a product with more blocks; the arrival of the first block is not hidden.
 _LEAST_CALLS = 4
 
 

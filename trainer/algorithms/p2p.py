@@ -68,8 +68,8 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             found.exchange(kind, exchange, width, overlapped=1.0)
             found.touch(3 * exchange.busiest_rows * width, 2)
         if neighbors:
-            # Then the columns of each neighbor, in as many rows as that neighbor receives: of a symmetric matrix, these
-            # are the ones that have entries there.
+            # Then the columns of each neighbor, in as many rows as that neighbor receives: in a symmetric matrix, these
+            # rows have entries in those columns.
             each = sent / neighbors
             found.multiply(part=1 / ranks - own, rows=each, columns=each, width=width, calls=neighbors)
             found.narrow(rows * width)

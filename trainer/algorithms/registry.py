@@ -25,5 +25,5 @@ def declared_options() -> dict[str, Option]:
 
 
 def algorithms_with(capabilities: frozenset[str]) -> list[str]:
-    """Names of the algorithms that have all of these capabilities."""
+    """Names of the algorithms that have all the given capabilities."""
     return [algorithm.name for algorithm in ALGORITHMS.values() if capabilities <= algorithm.capabilities]

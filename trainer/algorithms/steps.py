@@ -262,7 +262,7 @@ def add_common(steps: Steps, spreads: list[Spread], weight_axes: tuple[str, ...]
     Args:
         spreads: of the input of every layer, and of the output.
         weight_axes: axes along which the gradients of a parameter that all ranks hold are summed.
-        summed: number of these parameters.
+        summed: number of such parameters.
     """
     work = steps.work
     for layer in range(work.num_layers - 1):
@@ -417,7 +417,7 @@ class Volume:
         return cls(*({kind: count for kind, count in each.items() if count} for each in (num_bytes, messages)))
 
     def and_times(self, other: Volume, count: float) -> Volume:
-        """The volume of these steps, plus ``count`` times the volume of others."""
+        """This volume plus ``count`` times another volume."""
         sums = [
             {kind: here.get(kind, 0) + count * there.get(kind, 0) for kind in (*here, *there)}
             for here, there in ((self.bytes, other.bytes), (self.messages, other.messages))

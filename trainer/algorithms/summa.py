@@ -46,8 +46,8 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     rows, columns, layers = axes["row"], axes["column"], axes.get("layer", 1)
     # A layer's vertices are cut wherever the owner of the features or of the adjacency changes.
     stages = rows + columns - 1
-    # A block of the adjacency arrives together with the features that it is multiplied with, and while those of the
-    # stage before are multiplied.
+    # A block of the adjacency arrives together with its features, while the blocks of the previous stage are
+    # multiplied.
     at_a_time = min(2, stages)
     mine = 1 / (rows * columns * layers)
     return unchanging(
@@ -131,8 +131,8 @@ def _all_stages(n: int, axes: Mapping[str, int], width: int) -> int:
 def lists_entries(n: int, nnz: int, stages: int) -> bool:
     """Whether blocks are sent with the row of every entry instead of the number of entries of every row.
 
-    One choice for all blocks, by which takes fewer numbers in all of them together, so that the bytes are known without
-    reading the graph.
+    One choice for all blocks, the one that takes fewer numbers in total, so that the bytes are known without reading
+    the graph.
     """
     return nnz < stages * n
 

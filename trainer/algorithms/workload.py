@@ -111,7 +111,7 @@ class Workload:
             width = before if first else after
             if layer > 0 or not self.input_is_kept:
                 found.append(Product(layer, backward=False, width=width))
-            # The gradient of W in A (H W) passes through the transpose; in (A H) W only that of H does.
+            # The gradient of W in A (H W) passes through the transpose; in (A H) W only the gradient of H does.
             if self.has_input_gradient(layer) or not first:
                 found.append(Product(layer, backward=True, width=width))
         return found

@@ -86,7 +86,7 @@ def together(
             state = -_hash(mine.facts)
     except Exception as error:
         reported = in_one_line(error)
-        # Other exceptions are defects: whoever started the rank aborts the whole job, so no rank waits for this one.
+        # Other exceptions are defects: the launcher of the rank aborts the whole job, so no rank waits for this one.
         if reported is None:
             raise
         failure, (message, state) = error, reported

@@ -166,7 +166,7 @@ class Communicator(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the job, whose ranks then exit with one code that all of them know. Collective."""
+        """Leave the job; all ranks exit with the same code. Collective."""
         ...
 
     def abort(self, code: int) -> NoReturn:

@@ -67,7 +67,7 @@ def end_job(comm: Communicator, error: BaseException) -> NoReturn:
 
 
 def wait_until_read(file: int, seconds: float = _READ_SECONDS) -> None:
-    """Wait until a pipe is empty, for at most so many seconds; return at once for anything but a pipe.
+    """Wait until a pipe is empty, for at most ``seconds`` seconds; return at once if ``file`` is not a pipe.
 
     MPICH's launcher ends a job as soon as a rank aborts it, and loses what it has not read from the ranks by then: the
     line with the reason.

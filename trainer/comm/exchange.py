@@ -1,6 +1,6 @@
 """Rows between ranks: from every rank to every other one, and from all ranks to one.
 
-All exchanges of rows are made of these, except those that a product overlaps (``operators/halo.py``).
+All exchanges of rows use these functions, except exchanges that overlap with a product (``operators/halo.py``).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def broadcast_array(comm: Communicator, array: NDArray[Any], root: int, place: P
 
 
 class BlockExchange:
-    """Sends consecutive rows of tensors or arrays to every rank, and rows back to those that have sent some.
+    """Sends consecutive rows of tensors or arrays to every rank, and rows back to their senders.
 
     Attributes:
         counts: (size,) int64 rows that this rank sends to each rank, itself included.
@@ -109,7 +109,7 @@ class BlockExchange:
         self.counts, self.arriving = counts, as_array(arriving)
 
     def forth(self, rows: Rows, kind: Kind | None = None, out: Tensor | None = None) -> Rows:
-        """Send ``counts[rank]`` rows to each rank, and receive those that the ranks send. Collective.
+        """Send ``counts[rank]`` rows to each rank, and receive rows from the ranks. Collective.
 
         Args:
             rows: (sum(counts), ...) in the order of the ranks that get them.

@@ -58,7 +58,7 @@ class _Calls:
     """Tells whether calls of MPI copy messages, by how long they take; shared by all groups of ranks.
 
     Only long messages arrive in pieces, so calls are timed only while one is in flight. A call takes longer while a
-    collective is in flight, because MPI looks at each of them.
+    collective is in flight, because MPI polls every pending request.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
@@ -195,7 +195,7 @@ class MpiCommunicator:
         pending, watch = cast("list[_Request]", list(requests)), self.traffic.watch
         waited, quiet, last = 0.0, 0.0, time.perf_counter()
         in_collective = any(request.transfer.is_collective for request in pending)
-        # A collective takes up to 2 log P rounds, each of which may wait until a rank wakes up.
+        # A collective takes up to 2 log P rounds, and each round may wait until a rank wakes up.
         rounds = 2 * (self.size - 1).bit_length() if in_collective else 1
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not self._completes(pending):

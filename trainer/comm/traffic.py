@@ -134,7 +134,7 @@ class Traffic:
     @contextmanager
     def recording(self) -> Iterator[TrafficCounts]:
         """Count what is sent inside the block in a separate record."""
-        # Communicators share this object and look up `counts` for every message, so all of them switch to the new
+        # Communicators share this object and look up `counts` for every message, so all communicators switch to the new
         # record.
         outer, self.counts = self.counts, TrafficCounts()
         try:
@@ -182,7 +182,7 @@ class Ring:
             self._add(kind, num_bytes, 1)
 
     def count_all_gather(self, kind: Kind, block_bytes: Sequence[int]) -> None:
-        """Every block goes around; a rank forwards all of them except the next rank's own."""
+        """Every block goes around; a rank forwards all blocks except the next rank's own."""
         self._add(kind, sum(block_bytes) - block_bytes[self._next], self.size - 1)
 
     def count_reduce_scatter(self, kind: Kind, block_bytes: Sequence[int]) -> None:

@@ -89,7 +89,7 @@ class UnconnectedRank:
     def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
         """Gather numbers as if all other ranks had the same ones.
 
-        Those that stand for consecutive pieces, of which every rank knows its own, move on from rank to rank.
+        Numbers that stand for consecutive pieces, where every rank knows its own piece, move from rank to rank.
         """
         shift = len(numbers) // self.size
         return np.array([np.roll(numbers, (rank - self.rank) * shift) for rank in range(self.size)], np.float64)

@@ -26,7 +26,7 @@ from gnnloom.storage.wording import counted
 WAITING: Final = ".waiting"
 #: Most seconds for which the reporting rank gives the others time to write where they stand.
 _GRACE_SECONDS: Final = 5.0
-#: Ranks of one table; those that are left out wait as well, and have their files.
+#: Maximum number of ranks in one table; the other ranks wait as well, and have files of their own.
 _MOST_ROWS: Final = 64
 #: Transfers of one rank that the table names.
 _MOST_TRANSFERS: Final = 4
@@ -121,7 +121,7 @@ class Watch:
                 self._file(self.folder).unlink(missing_ok=True)
 
     def mismatch(self, transfers: Sequence[Transfer]) -> str:
-        """Error text if one of these transfers cannot be completed."""
+        """Error text if a transfer cannot be completed."""
         named = "; ".join(str(transfer) for transfer in transfers[:_MOST_TRANSFERS])
         return (
             f"{self.place}: messages do not fit each other ({named}); every rank must make the same calls in the same"

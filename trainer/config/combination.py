@@ -106,8 +106,8 @@ class Combination(Config):
     """The parts of a training's configuration; InputError if they do not train together.
 
     A part checks its own options. What concerns several parts is decided here, in one way: an option or a part needs
-    capabilities that another part states, see :meth:`_needs`, and a part that lacks one is refused with those that have
-    it.
+    capabilities that another part states, see :meth:`_needs`, and a part that lacks a capability is refused; the
+    message names the parts that have it.
     """
 
     algorithm: AlgorithmConfig = part(AlgorithmConfig)
@@ -251,7 +251,7 @@ class Combination(Config):
 
     @property
     def input_is_cached(self) -> bool:
-        """The product of the adjacency and the input features is formed once, as neither of them changes."""
+        """The product of the adjacency and the input features is formed once, because both are constant."""
         # Rows of a batch differ from rows of the whole graph and of every other batch. So do rows of a graph without
         # the targets of a step.
         return self.model.caches_input and not self.mode.kind.is_sampled and not self.drops_targets

@@ -60,7 +60,7 @@ class Start:
 
 
 def configure(fields: Mapping[str, Any], *, restart: bool = False) -> TrainConfig:
-    """The configuration that some fields stand for: those that are not given come from the run, if it exists.
+    """Build a configuration from some fields; the other fields come from the run, if it exists.
 
     Args:
         fields: at least ``catalog`` and ``dataset``; JSON or Python values.

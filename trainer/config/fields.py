@@ -60,7 +60,7 @@ def check_owner(name: str, kinds: Mapping[str, HasOptions], what: str, chosen: s
 
 
 def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, group: Group) -> Option:
-    """An option of some descriptors, as the first of them declares it; its help text ends with their names.
+    """An option of some descriptors, as the first one declares it; the help text ends with their names.
 
     Args:
         chosen_by: name of the option that chooses a descriptor.

@@ -107,7 +107,7 @@ class ModelConfig(Config):
         # What a model allows is known only after its import, and was checked when the run was made.
         if isinstance(self.name, UnconfirmedName):
             return
-        # The stored configuration of a run says what was computed, so `auto` is resolved here.
+        # The stored configuration of a run describes the computation, so `auto` is resolved here.
         self.settle("normalization", settled_normalization(self.name, self.normalization))
         # Only a check here: the field keeps the texts of the stored configuration.
         self.own_options()

@@ -49,7 +49,7 @@ def look_up(run: Run, config: PredictConfig) -> Found:
     embeds, smoothing = config.embeddings, config.smoothing
     try:
         if epoch and run.has_predictions_of(epoch):
-            # What was made with this checkpoint stays, whatever else has to be made again.
+            # Results of this checkpoint stay, even if other results have to be computed again.
             embeds, stored = embeds or "embedding" in run.predictions(), stored_smoothing(run, epoch)
             smoothing = smoothing if smoothing.smooths else stored
             if run.has_predictions_of(epoch, "embedding" if wanted else None):

@@ -81,8 +81,8 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 #: The option with the memory of each rank, which the planner replaces by fields before there is a configuration.
 MEMORY: Final = "memory"
-#: Free fields that decide the result if they are given. The names of runs are those that they had before there were
-#: such fields.
+#: Free fields that affect the result if they are given. They are not part of the names of runs, so older names stay
+#: valid.
 _IF_GIVEN = (
     "mode_options", "task_options", "embed", "draw_once", "neighbor_sampler", "propagated", "steps", "attention",
     "of_type", "relation", "relation_fanout", "fanout_total", "reverse",

@@ -186,7 +186,7 @@ class GridRows:
 
 @dataclass(frozen=True)
 class SharedGridShards:
-    """Grid shards, of which every rank reads the parts that it needs."""
+    """Grid shards; every rank reads the parts that it needs."""
 
     shards: GridShards
     counter: ReadCounter
@@ -260,8 +260,7 @@ def _open_row_shard(
         )
     except NotFoundError as error:
         raise NotFoundError(
-            f"{error}; make some with {_commands(dataset, request, ROW_SHARDS)}, or start as many ranks as there are"
-            " parts (`--ranks`)"
+            f"{error}; make some with {_commands(dataset, request, ROW_SHARDS)}, or start one rank per part (`--ranks`)"
         ) from error
     # All three must agree: a launcher may start another number of ranks than the configuration says.
     if not shards.num_parts == request.ranks == num_ranks:

@@ -123,7 +123,7 @@ class RowExchange:
         return np.asarray(self._owner[vertices] != self._comm.rank)
 
     def cache(self, vertices: NDArray[np.int64]) -> None:
-        """Keep the rows of these vertices of other ranks from now on. Collective.
+        """Cache the rows of these vertices, which other ranks own, from now on. Collective.
 
         Args:
             vertices: (num_cached,) int64, ascending.
@@ -152,7 +152,7 @@ class RowExchange:
         known = self._cached[position] == vertices[places]
         out[at(places[known])] = self._cached_rows[at(position[known])]
         asked = places[~known]
-        # By owner, so that what each of them sends is contiguous.
+        # By owner, so that the rows of each owner are contiguous.
         owner = owner[asked]
         order, counts = by_rank(owner, self._comm.size)
         blocks = BlockExchange(self._comm, counts, self._place, Kind.ROW_IDS)
@@ -173,8 +173,8 @@ class RowExchange:
 
         Returns:
             (num_given,) int64 which of this rank's rows the ranks have fetched, a row as often as ranks have, and
-            (num_given, dim) the gradients. Both list what rank 0 gives first, and so on, each rank's part in the order
-            of its ``vertices``: whoever adds them up in this order gets the same bits in every run.
+            (num_given, dim) the gradients. Both are ordered by sender, and for each sender in the order of its
+            ``vertices``: sums in this order have the same bits in every run.
         """
         if self._owner is None:
             return self.local(vertices), gradient

@@ -48,7 +48,7 @@ def row_targets(
     parts: list[list[Entries]] = [[] for _ in halos]
     for read in read_entries(comm, source, num_vertices, weighted=weighted):
         for each, entries in zip(parts, (read, read.transposed), strict=False):
-            # Whoever reads a pair knows neither owner: no rank has a list of all vertices.
+            # The rank that reads a pair knows neither owner: no rank has a list of all vertices.
             order, counts = by_rank(directory.find(entries.row), comm.size)
             arrived = routed(comm, entries, order, counts, place)
             each.append(arrived.narrowed(num_vertices, source.num_pairs))

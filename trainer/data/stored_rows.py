@@ -37,7 +37,7 @@ class Packed(Protocol):
         ...
 
     def check(self) -> None:
-        """Compare the file with what was written.
+        """Compare the file with the checksums of the written data.
 
         Raises:
             DamagedWorkError: it has changed.
@@ -71,7 +71,7 @@ class StoredRows:
 
         Args:
             inputs: kind to key of the vertex data and, if there are any, of the propagated values.
-            steps: those that are wanted; none for the features and all that there are.
+            steps: steps to read; empty for the features and all stored steps.
 
         Raises:
             NotFoundError: the vertex data or the values were removed.
@@ -115,14 +115,14 @@ class StoredRows:
 
     @property
     def width(self) -> int:
-        """Columns of all of them."""
+        """Number of columns of all inputs together."""
         return self.num_inputs * self.num_features
 
     def settled_norm(self, norm: str, comm: Communicator, place: Place) -> str:
         """Resolve ``auto``: ``row`` if no feature of any vertex is negative, else ``none``. Collective."""
         if norm != "auto":
             return norm
-        # Ranges, whoever owns the vertices: each feature is looked at once.
+        # Ranges of vertices, regardless of their owners: each feature is read once.
         start, stop = split_range(len(self._feature), comm.size, comm.rank)
         found = place.tensor([int(self._has_negative(start, stop))], torch.int64)
         comm.all_reduce(found, Kind.SETUP, Reduction.MAX)

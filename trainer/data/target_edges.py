@@ -35,7 +35,7 @@ Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 StepOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 #: Pairs that a choice is asked about at a time.
 _CHOSEN_AT_ONCE: Final = 1 << 16
-#: Among numbers from a range that is so many times as wide, those that occur are found by sorting.
+#: If the range of the numbers is this many times wider than their count, distinct numbers are found by sorting.
 _SPARSE: Final = 4
 #: Pairs that a rank reads at a time, and sends on before it reads more.
 _PAIRS_READ: Final = 1 << 16
@@ -83,16 +83,16 @@ class PairSource(Protocol):
         """The entries of the pairs in the blocks of some matrices. Collective.
 
         Args:
-            read: reads the pairs, and sends their entries where they are needed.
-            state: makes them of the share of all entries in every block, for pairs of which only the number is known.
+            read: reads the pairs, and sends their entries to the ranks that need them.
+            state: makes entries from the share of all entries in every block, for pairs with a number and no values.
         """
         ...
 
     def read(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Pairs ``start`` to ``stop``: (k, 2) int64 source and target, and (k,) the weights of their edges.
 
-        The edge of the pair (u, v) is the entry A[v, u] of the adjacency. Weight 0 means that there is none. Weights of
-        shape (k, 2) are those of the edges and of their reverses, which a step excludes, too.
+        The edge of the pair (u, v) is the entry A[v, u] of the adjacency. Weight 0 means that the entry does not exist.
+        Weights of shape (k, 2) belong to the edges and to their reverses, which a step also excludes.
         """
         ...
 
@@ -192,11 +192,11 @@ def check_directions(source: PairSource, *, symmetric: bool) -> None:
 def routed(
     comm: Communicator, entries: Entries, order: NDArray[np.int64], counts: NDArray[np.int64], place: Place
 ) -> Entries:
-    """Send entries to the ranks that need them; returns those that arrive. Collective.
+    """Send entries to the ranks that need them; returns the received entries. Collective.
 
     Args:
         order: which entries to send, by receiver.
-        counts: (size,) int64 how many of them each rank gets.
+        counts: (size,) int64 number of entries for each rank.
     """
     # One message for each receiver: weights travel as their bits.
     columns = [each if each.dtype == np.int64 else each.view(np.int64) for each in entries if each is not None]
@@ -232,7 +232,7 @@ class ExcludedEntries:
         return ExcludedEntries(row, column, weight, block.num_rows, block.num_columns)
 
     def listed(self) -> SparseRows:
-        """The matrix of these entries, as products read it."""
+        """The matrix of the entries, in the form that products read."""
         return listed_entries(self.row, self.column, self.weight, self.num_rows, self.num_columns)
 
     def removed_from(self, block: CSR) -> CSR:
@@ -347,8 +347,8 @@ class TargetEntries:
         return np.flatnonzero(self._step == choose.step)
 
     def _asked(self, ask: Callable[[NDArray[np.int64]], NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """(num_entries,) what is said of the pair of each entry."""
-        # Some at a time, so that what is computed of them stays in the caches.
+        """(num_entries,) value of the pair of each entry."""
+        # In pieces, so that intermediate values stay in the caches.
         answer = np.empty(len(self._number), dtype)
         for start in range(0, len(self._number), _CHOSEN_AT_ONCE):
             numbers = self._number[start : start + _CHOSEN_AT_ONCE]
@@ -376,7 +376,7 @@ class TargetEntries:
 
 
 def _distinct(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """(num_distinct,) int64 the numbers that occur, ascending, and which of them each number is."""
+    """(num_distinct,) int64 distinct numbers, ascending, and the position of each number among the distinct ones."""
     first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
     width = last + 1 - first
     if width > _SPARSE * len(numbers):

@@ -39,7 +39,7 @@ class VertexDirectory:
         self._kept[rows[:, 0] // comm.size] = rows[:, 1]
 
     def find(self, vertex: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(num_asked,) int64 numbers of some vertices, -1 for those that no rank knows. Collective.
+        """(num_asked,) int64 numbers of some vertices, -1 for vertices that no rank knows. Collective.
 
         Args:
             vertex: (num_asked,) int64 ids in 0..num_vertices-1, in any order; repeated ones are asked for repeatedly.

@@ -155,7 +155,7 @@ class Batches(ABC, Generic[Made]):
 
     @property
     def is_last_whole(self) -> bool:
-        """Whether the last batch of an epoch has as many examples as the others."""
+        """Whether the last batch of an epoch is as large as the other batches."""
         return self.num_examples % self.batch_size == 0
 
 
@@ -229,8 +229,8 @@ class SubgraphBatches(Batches[Made]):
         """Communicates nothing.
 
         Args:
-            num_batches: per epoch; 0 for as many as the sampler has.
-            weights: how often batches have each vertex and nonzero; None for no weights.
+            num_batches: batches per epoch; 0 for the sampler's number.
+            weights: frequencies of vertices and nonzeros in batches; None for no weights.
             make: makes the result of a batch; several threads may call it at a time.
         """
         self._sampler, self._weights, self._make = sampler, weights, make
@@ -278,7 +278,7 @@ class DividedBatches(Batches[Made], Generic[Divided, Made]):
 class StoredBatches(Batches[Made], Generic[Structure, Made]):
     """The batches of one rank of stored samples. After the stored epochs, the first one is read again, and so on.
 
-    Memory: the features of frequent vertices, and two segments, one of which a thread reads ahead.
+    Memory: the features of frequent vertices, and two segments, since a thread reads one ahead.
     """
 
     def __init__(

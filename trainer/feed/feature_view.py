@@ -50,7 +50,7 @@ class FeatureView(ABC):
         """
 
     def ahead(self, vertices: NDArray[np.int64]) -> Tensor:
-        """The rows of a batch, for the thread that prepares it; none of them if the step asks for them."""
+        """The rows of a batch, for the thread that prepares it; empty if the step reads the rows."""
         return self.rows(vertices)
 
     def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:  # noqa: ARG002 - read ahead
@@ -69,7 +69,7 @@ class FeatureView(ABC):
         """
 
     def num_kept(self, memory: int) -> int:  # noqa: ARG002 - of views that keep rows
-        """Most rows that are worth keeping in so many bytes of memory."""
+        """Maximum number of rows worth keeping in ``memory`` bytes."""
         return 0
 
     def is_far(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -199,8 +199,8 @@ def gradient_of(rows: Tensor, place: Place) -> Tensor:
 class MappedFeatures(FeatureView):
     """The features of all vertices in a file that is mapped, and copies of frequent rows in memory.
 
-    A page of the file has the rows of many vertices, of which few are frequent, so rows that are packed take a fraction
-    of the memory that their pages would.
+    A page of the file has the rows of many vertices, few of them frequent, so packed rows take a fraction of the memory
+    of their pages.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class MappedFeatures(FeatureView):
 
     @classmethod
     def of(cls, vertices: Vertices, norm: str, place: Place) -> Self:
-        """The features of vertex data, all of which have to be finite numbers."""
+        """The features of vertex data; all must be finite numbers."""
         return cls(map_vertices(vertices)["feature"], norm, place, str(vertices.artifact.path / "feature"))
 
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
@@ -317,7 +317,7 @@ class MappedWindows(FeatureWindows):
 
 
 def give_back_unused(rows: NDArray[Any], buffers: RowBuffers) -> None:
-    """Give rows back to where they are from as soon as nothing refers to a tensor that is made of them.
+    """Return rows to their buffers as soon as nothing refers to a tensor made from them.
 
     The array itself must not be sliced, as a slice would refer to its memory only.
     """
@@ -328,7 +328,7 @@ def give_back_unused(rows: NDArray[Any], buffers: RowBuffers) -> None:
 
 
 class PropagatedFeatures(FeatureView):
-    """What was propagated of the features, side by side, for some vertices of this rank, in a temporary file."""
+    """Propagated features, side by side, for some vertices of this rank, in a temporary file."""
 
     def __init__(
         self, values: NDArray[np.float32], vertex: NDArray[np.int64], num_features: int, norm: str, place: Place
@@ -338,7 +338,7 @@ class PropagatedFeatures(FeatureView):
         Args:
             values: (num_rows, width) the file.
             vertex: (num_rows,) int64 distinct ids of the vertices of its rows.
-            num_features: columns of each of the matrices, in each of which every vertex is scaled.
+            num_features: columns of each matrix; every vertex is scaled within each matrix.
             norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
         """
         self._values, self._row, self._num_features = values, LocalNumbers.of(vertex), num_features

@@ -88,14 +88,14 @@ def raised_again(signals: Mapping[type[BaseException], signal.Signals]) -> Itera
         sys.unraisablehook = before
 
 
-#: Exit code of what was asked to stop and can be resumed (EX_TEMPFAIL).
+#: Exit code of a command that was asked to stop and can be resumed (EX_TEMPFAIL).
 EXIT_STOPPED = 75
 #: What a propagation says that was asked to stop.
 STOPPED_PROPAGATION: Final = "stopped: finished columns are kept; run the same command again to continue"
 
 #: Environment variable that names a file. If it is set, ranks that have agreed on an exit code leave with code 0, and
 #: the first rank writes the code into the file. Slurm needs this: ``srun --kill-on-bad-exit``, which ends a job whose
-#: rank crashes, takes any other code for a crash, kills those that are still leaving, and returns the code of a killed
+#: rank crashes, takes any other code for a crash, kills ranks that are still leaving, and returns the code of a killed
 #: rank.
 EXIT_CODE_FILE = "GNNLOOM_EXIT_CODE_FILE"
 
@@ -119,7 +119,7 @@ class StopRequest:
         for number in signals:
             signal.signal(number, self._receive)
             self._heard.append(number)
-        # Whoever started this process may have blocked them, so that none is lost while Python starts.
+        # The parent process may have blocked the signals, so that no signal is lost while Python starts.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
     def release(self) -> None:
@@ -140,8 +140,8 @@ class StopRequest:
 def preparing_signals() -> tuple[signal.Signals, ...]:
     """The signals that ask ranks to stop while they prepare.
 
-    Batch systems send SIGUSR1 before the time limit. A launcher sends SIGTERM to end its ranks at once, and waits for
-    none of them; but a job with an :data:`EXIT_CODE_FILE` begins again after it was preempted, of which SIGTERM warns.
+    Batch systems send SIGUSR1 before the time limit. A launcher sends SIGTERM to end its ranks at once, and does not
+    wait; but in a job with an :data:`EXIT_CODE_FILE`, SIGTERM announces a preemption, after which the job begins again.
     """
     return (signal.SIGUSR1, signal.SIGTERM) if os.environ.get(EXIT_CODE_FILE) else (signal.SIGUSR1,)
 

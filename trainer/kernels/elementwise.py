@@ -1,9 +1,9 @@
 """Sums and conversions of matrices, differentiable, in place or in the workspace.
 
 Nothing else may need a matrix that is overwritten: neither another operation nor the backward pass of the one that
-formed it. Products with a matrix or with the adjacency need their inputs or nothing, never their output. Sums over
-many rows are formed chunk by chunk, of which many are computed at a time: a call for every chunk would take longer than
-its work, and run on one thread.
+formed it. Products with a matrix or with the adjacency need their inputs or nothing, never their output. Sums over many
+rows are formed chunk by chunk, many chunks per call: a call for every chunk would take longer than its work, and run on
+one thread.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _TRIALS = 3
 _SUMMED_ROWS = 2048
 #: See :func:`_product_rows`.
 _NARROW, _NARROW_ROWS, _WIDE_ROWS = 8, 1 << 12, 1 << 18
-#: Products that are formed at a time, and numbers in all of them, so that few bytes hold what is not summed yet.
+#: Maximum number of products per call, and of numbers in them, so that unsummed products take few bytes.
 _MOST_PRODUCTS, _PRODUCT_NUMBERS = 256, 1 << 18
 
 

@@ -100,7 +100,7 @@ def rectify(
     Args:
         output: (num_rows, dim) float32, float64 or bfloat16.
         bias: (dim,) of the same dtype, or float32 for bfloat16; None for zeros.
-        mask: which features to drop; None for none of them.
+        mask: features to drop; None for no dropout.
         in_place: overwrite ``output``, which nothing else may need: neither another operation nor the backward pass of
             the one that formed it.
         spends_gradient: backward, overwrite the gradient of the result, which autograd must not pass to another

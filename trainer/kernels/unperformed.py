@@ -38,8 +38,8 @@ class Unwritten:
 
     Attributes:
         place: one without values.
-        peak: most bytes that arrays and the workspace have had at one time.
-        workspace_at_peak: how many of these were the workspace's.
+        peak: maximum number of bytes of arrays and workspace at one time.
+        workspace_at_peak: bytes of the workspace at that time.
     """
 
     def __init__(self, place: Place) -> None:
@@ -67,7 +67,7 @@ class Unwritten:
         return self._unwritten + tracemalloc.get_traced_memory()[0] - self._before
 
     def observe(self) -> None:
-        """Note what was taken since the last call; called by itself whenever an array is made."""
+        """Record allocations since the last call; runs automatically whenever an array is made."""
         # The highest sum that NumPy's arrays have had since then, as short-lived ones are never there when asked for.
         total = self._unwritten + self.place.workspace.nbytes + tracemalloc.get_traced_memory()[1] - self._before
         if total > self.peak:
@@ -299,7 +299,7 @@ def _reduced(shape: tuple[int, ...], dim: Any, *, keepdim: bool) -> tuple[int, .
 
 
 def with_values(numbers: Tensor) -> Tensor:
-    """Whole numbers that operations read also in a rehearsal, and so what they compute of them alone."""
+    """Whole numbers that keep their values in a rehearsal, like results computed from such numbers alone."""
     mode = _get_current_dispatch_mode()
     if not isinstance(mode, Unperformed):
         return numbers
@@ -395,7 +395,7 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @cache
 def _arguments(function: Any) -> tuple[list[str], list[str]]:
-    """Names of an operation's arguments, and of those that it writes to, and then returns."""
+    """Names of an operation's arguments, and of the arguments that it writes to and returns."""
     declared = function._schema.arguments  # noqa: SLF001 - torch has no other way to ask
     return [each.name for each in declared], [
         each.name for each in declared if each.alias_info and each.alias_info.is_write

@@ -22,7 +22,7 @@ class Layout:
         vertex: (num_rows,) int64 global ids of this rank's rows.
         row_axes: axes of the grid that split the rows.
         column_axes: axes that split the columns; rank i of p along them holds columns i*dim//p to (i+1)*dim//p.
-        order: name of the vertex order of which the rows are a range.
+        order: name of the vertex order; the rows are a range of that order.
     """
 
     grid: ProcessGrid

@@ -1,6 +1,6 @@
 """Parameters of which every rank holds a piece, and how checkpoints assemble them.
 
-A plain ``nn.Parameter`` is the same on all ranks, and its gradient is the sum of those that the ranks compute. A
+A plain ``nn.Parameter`` is the same on all ranks, and its gradient is the sum of the gradients of the ranks. A
 :class:`PartialParameter` is a rectangle of a matrix; its rank computes its complete gradient, or the gradient of some
 rows.
 """

@@ -1,6 +1,6 @@
 """Moves a matrix from one layout to another: other axes, other vertices on a rank, or another vertex order.
 
-A layer that adds a vertex's own features to those of its neighbors needs both in one layout. They may differ: with
+A layer that adds a vertex's own features to its neighbors' features needs both in one layout. They may differ: with
 the double permutation the rows change their order from layer to layer, and ``tensor3d`` rotates its planes.
 """
 

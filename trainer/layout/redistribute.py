@@ -38,7 +38,7 @@ class VertexOrder:
     def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """The chunks that this rank writes. Collective.
 
-        Each rank gets one at a time; whoever keeps them holds them all.
+        Each rank gets one block at a time; a rank that keeps the blocks holds all of them.
 
         Chunk c belongs to rank c mod P. Every rank takes part in every round, even without a chunk of its own.
 

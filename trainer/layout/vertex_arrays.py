@@ -39,7 +39,7 @@ class VertexArrayPiece:
         name: path of the array below its folder.
         piece: (num_rows, ...) of the layout; whole rows if ``dim`` is None.
         dims: names of the array's dimensions.
-        dim: width of the whole array, of which the piece has the columns of the layout.
+        dim: width of the whole array; the piece has the columns of the layout.
     """
 
     name: str

@@ -17,7 +17,7 @@ from gnnloom.trainer.links.scoring import AllTargets, Lists, SourceBlock, score_
 
 @dataclass(frozen=True)
 class _Found:
-    """Targets of the sources of a block: at most so many for each, the best ones first.
+    """Targets of the sources of a block: at most ``k`` per source, best first.
 
     Attributes:
         vertex: (num_sources, count) int64, -1 for none.
@@ -67,7 +67,7 @@ def filtered_ranks(targets: AllTargets, pairs: NDArray[np.int64], known: Lists) 
     ranks' counts are integers, so the result is exact, ties included, and the same on any number of ranks.
 
     Args:
-        pairs: (num_pairs, 2) int64 this rank's sources and targets, any number of them.
+        pairs: (num_pairs, 2) int64 this rank's sources and targets; the number may differ between ranks.
         known: known targets of every pair's source; the pair's own target may be among them.
 
     Returns:
@@ -114,7 +114,7 @@ def _best_here(targets: AllTargets, block: SourceBlock, count: int) -> _Found:
 
 
 def _merged(targets: AllTargets, best: _Found, source: Tensor, vertex: Tensor, score: Tensor) -> _Found:
-    """The best of what was found and of further targets.
+    """The best of the targets found so far and of further targets.
 
     Args:
         source: (num_further,) numbers of their sources in the block.

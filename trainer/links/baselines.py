@@ -34,7 +34,7 @@ def baseline_figures(
 ) -> dict[str, dict[str, float | None]]:
     """The figures of a split for each baseline, by its name; none if the links have no such scores. Collective.
 
-    Every rank reads its share of the scores, a third of which it has in memory.
+    Every rank reads its share of the scores, and has a third of its share in memory.
     """
     if not links.has_baselines(split):
         return {}

@@ -20,7 +20,8 @@ from gnnloom.storage.option import Option
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 
-#: Pairs that a decoder without a kernel of its own scores at a time, always as many, whatever the number of pairs.
+#: Pairs per call of a decoder without a kernel; the number is constant, so that scores do not depend on the number of
+#: pairs.
 _PAIRS = 1024
 
 

@@ -51,7 +51,7 @@ def _finite(scores: Tensor) -> Tensor:
 
 
 def _counted(scores: Tensor, lowest: float, highest: float) -> Tensor:
-    # Equal scores only: all of them are in the first bin.
+    # Equal scores only: all scores are in the first bin.
     width = (highest - lowest) or 1.0
     bins = ((scores - lowest) / width * NUM_BINS).clamp(max=NUM_BINS - 1).to(torch.int64)
     return torch.bincount(bins, minlength=NUM_BINS)

@@ -1,8 +1,8 @@
 """Scalar products of the rows of many pairs, and their gradients, which are two products with a sparse matrix.
 
 Pairs are the entries of a matrix G whose rows are sources and whose columns are targets. The scores are the entries of
-L R^T where G has some ("sampled dense-dense product"); with their gradients as the entries of G, the gradient of L is
-G R and that of R is G^T L. So no array has a row for each pair, and the work is that of the products with an adjacency.
+L R^T where G has some ("sampled dense-dense product"); with their gradients as the entries of G, the gradient of L is G
+R, and the gradient of R is G^T L. So no array has a row for each pair, and the work equals products with an adjacency.
 """
 
 from __future__ import annotations

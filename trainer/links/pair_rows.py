@@ -131,7 +131,7 @@ class PairRows:
 class GridOwners:
     """Ranks of a process grid that own vertices, computed from their positions.
 
-    Asking is collective if ``orders`` communicate, as those of a partition do.
+    Looking up is collective if ``orders`` communicate, like the orders of a partition.
     """
 
     def __init__(self, source: Layout, orders: VertexOrders) -> None:
@@ -166,13 +166,13 @@ def own_rows(source: Layout, num_vertices: int) -> Layout:
 
 
 def _row_axes(source: Layout) -> tuple[str, ...]:
-    """All axes with several ranks, those that split the rows of a layout first."""
+    """All axes with several ranks; axes that split the rows of a layout come first."""
     axes = source.grid.axes
     return source.row_axes + tuple(axis for axis in axes if axis not in source.row_axes and axes[axis] > 1)
 
 
 def taken_rows(rows: Tensor, numbers: NDArray[np.int64], place: Place) -> Tensor:
-    """Some rows, of which any may be taken several times; differentiable. Communicates nothing.
+    """Gather rows; a row may be taken several times. Differentiable; communicates nothing.
 
     Args:
         rows: (num_rows, dim).

@@ -69,8 +69,8 @@ def count_higher(comm: Communicator, place: Place, scores: Tensor, others: Tenso
     Takes the memory of a few arrays as long as this rank's scores, and of a block of another rank's.
 
     Args:
-        scores: (num_scores,) without NaN; any number of them on every rank.
-        others: (num_others,) of the same dtype and without NaN, this rank's part of what they are compared with.
+        scores: (num_scores,) without NaN; the number may differ between ranks.
+        others: (num_others,) of the same dtype and without NaN; this rank's part of the scores to compare with.
         block: scores that a rank sends at a time.
     """
     mine = place.to_numpy(scores)
@@ -84,7 +84,7 @@ def count_higher(comm: Communicator, place: Place, scores: Tensor, others: Tenso
         below += np.bincount(np.searchsorted(ascending, some, "left"), minlength=len(below))
         at_most += np.bincount(np.searchsorted(ascending, some, "right"), minlength=len(at_most))
     above, at_least = np.empty((2, len(mine)), np.int64)
-    # One that has more than k of them below it is above number k.
+    # A score with more than k other scores below it is above number k.
     above[order] = total - np.cumsum(below)[:-1]
     at_least[order] = total - np.cumsum(at_most)[:-1]
     return Higher(above, at_least)
@@ -167,7 +167,7 @@ class PoolRanks:
     def hits(self, count: int) -> float | None:
         """Share of the positives that are strictly above the ``count``-th highest negative; None without positives.
 
-        All of them are if there are fewer negatives. As in the evaluator of the Open Graph Benchmark.
+        All positives are if there are fewer negatives, as in the evaluator of the Open Graph Benchmark.
         """
         if not self.num_positives:
             return None
@@ -232,7 +232,7 @@ class ListRanks:
 
 
 def exact_totals(comm: Communicator, place: Place, numbers: Sequence[int]) -> list[int]:
-    """Sums over all ranks of integers from 0 to 2^124 - 1, of which the sums may exceed 64 bits. Collective."""
+    """Sums over all ranks of integers from 0 to 2^124 - 1; sums may exceed 64 bits. Collective."""
     shifts = [_BITS * piece for piece in range(_PIECES)]
     pieces = [number >> shift & (1 << _BITS) - 1 for number in numbers for shift in shifts]
     # int64, as the pieces of 2^32 ranks would fit.

@@ -1,7 +1,7 @@
 """Scores without gradients, in bounded memory: of given pairs, and of sources with all vertices.
 
-Every rank has pairs or sources of its own. Their rows come to it; the rows of sources then go from rank to rank, each
-of which scores them with the vertices that it owns.
+Every rank has pairs or sources of its own. A rank fetches the rows of its pairs; the rows of sources then go from rank
+to rank, and each rank scores them with the vertices that it owns.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class AllTargets:
         """All sources of all ranks, in the same order on every rank. Collective, also between two blocks.
 
         Args:
-            sources: (num_sources,) int64 this rank's, any number of them.
-            lists: a list for each; the source itself is always on it.
+            sources: (num_sources,) int64 sources of this rank; the number may differ between ranks.
+            lists: a list for each source; the source itself is always on its list.
             others: (num_sources,) int64 one more vertex for each list.
         """
         ranges = self.sizes.cut(lists.offset)

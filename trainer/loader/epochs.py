@@ -22,12 +22,12 @@ _STEP: Final = 0x1E3779B97F4A7C15
 class EpochCounter:
     """Gives every iteration the epoch after the one before, whichever process iterates.
 
-    ``torch.utils.data.DataLoader`` iterates in processes of its own, and not in the process that it is used in. What
-    the processes of one iteration have in common is the seed that the data loader draws for it. The first of them that
-    asks claims an epoch for that seed, and each of the others takes that epoch once: programs that call
-    ``torch.manual_seed`` before every epoch give several iterations the same seed. There is no lock between processes:
-    a process writes the claim before it advances the counter, and reads the two in the other order, so that two which
-    ask at the same time claim the same epoch. The threads of one process share a lock.
+    ``torch.utils.data.DataLoader`` iterates in processes of its own, and not in the process that it is used in. The
+    processes of one iteration share the seed that the data loader draws for it. The first process that asks claims an
+    epoch for that seed, and each other process takes that epoch once: programs that call ``torch.manual_seed`` before
+    every epoch give several iterations the same seed. There is no lock between processes: a process writes the claim
+    before it advances the counter, and reads the two in the other order, so that two which ask at the same time claim
+    the same epoch. The threads of one process share a lock.
 
     Copies that torch makes for its processes share the memory; all others have their own.
     """
@@ -79,7 +79,7 @@ class EpochCounter:
         key, epoch = (seed + _STEP * self._begun) % (1 << 63) or 1, self.next
         keys, epochs, *latest = self._shared[1:].view(2 + _WORKERS, _REMEMBERED)
         mine = latest[worker % _WORKERS]
-        # Those that a worker of this number has not had yet.
+        # Epochs that worker ``number`` has not received yet.
         found = ((keys == key) & (mine <= epochs)).nonzero()
         place = int(found[0, 0]) if len(found) else epoch % _REMEMBERED
         if not len(found):

@@ -1,8 +1,8 @@
 """One graph for all layers of a batch, as message passing takes it: pairs of numbers, in the order of hops.
 
 Neighbors have to be drawn once for every vertex (``draw_once`` of
-:class:`~gnnloom.storage.sampling.neighbor.NeighborSampler`). The rows of each layer then begin with those of the next
-one, so the rows of the first layer are the graph.
+:class:`~gnnloom.storage.sampling.neighbor.NeighborSampler`). The rows of each layer then begin with the rows of the
+next layer, so the rows of the first layer are the graph.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def edge_weight(batch: LayeredBatch, normalization: str, place: Place) -> Tensor
     """(num_edges,) factors of the edges of :func:`batch_hops`, which are the whole graph's factors.
 
     A weighted sum over the sampled neighbors of a vertex has the expectation of the sum over all its neighbors, and
-    equals it if all are drawn: sampled edges weigh as many times more as there are neighbors for each that is drawn.
+    equals it if all are drawn: the weight of a sampled edge is multiplied by the number of neighbors per drawn
+    neighbor.
 
     Args:
         normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.

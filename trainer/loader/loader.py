@@ -70,8 +70,8 @@ class Loader(IterableDataset["Data | HeteroData"]):
     num_workers=K)`` each worker makes every K-th batch, and the batches keep their order.
 
     Attributes:
-        source: what the batches are made from.
-        schedule: which of them, and how.
+        source: source of the batches.
+        schedule: choice of the batches, and how they are prepared.
     """
 
     def __init__(self, source: Source, schedule: Schedule, epoch: int = 0) -> None:

@@ -32,8 +32,8 @@ class PairsSource(SeededSource):
 
     Attributes:
         links: key of the links.
-        negatives: drawn for each pair, if its split has no stored ones; 0 for pairs alone; None for those that an
-            evaluation compares the pairs with.
+        negatives: number of negatives to draw for each pair, if its split has no stored negatives; 0 for pairs alone;
+            None for the negatives of an evaluation.
         negative_sampler: see :data:`gnnloom.trainer.links.choices.NEGATIVE_SAMPLERS`.
         strict_negatives: draw again what is known in training.
         exclude_targets: draw neighbors as if the graph lacked the edges of the batch's pairs.

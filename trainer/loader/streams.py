@@ -108,7 +108,7 @@ class GraphSource(Source):
         return self.vertices.place
 
     def map_graph(self) -> WholeGraph:
-        """The graph, of which all processes of a machine share one copy."""
+        """The graph; all processes of a machine share one copy."""
         return map_whole_graph(Dataset(self.dataset).graph(self.graph))
 
     def vertex_fields(self) -> VertexFields:

@@ -26,8 +26,8 @@ class SubgraphSource(GraphSource):
     Attributes:
         options: see :func:`gnnloom.storage.sampling.subgraphs.subgraph_sampler`.
         arguments: as there.
-        num_batches: per epoch; 0 for as many as the sampler has.
-        presamples: batches to count for GraphSAINT's weights; 0 for no weights, None for as many as are sufficient.
+        num_batches: batches per epoch; 0 for the sampler's number.
+        presamples: batches to count for GraphSAINT's weights; 0 for no weights, None for a sufficient number.
     """
 
     options: Mapping[str, Any]

@@ -128,7 +128,7 @@ class VertexFields:
             (num_seeds,) int64, ascending.
 
         Raises:
-            InputError: the vertices have no split, or the split has none of them.
+            InputError: the vertices have no split, or no vertex is in the split.
         """
         labeled = ""
         if split == ALL_VERTICES:

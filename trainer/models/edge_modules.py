@@ -97,7 +97,7 @@ def takes_types(found: type[Any]) -> bool:
 
 
 def takes_weights(found: type[Any]) -> bool:
-    """Whether a module uses weights of edges; PyG's take those that they do not use, too, and say so."""
+    """Whether a module uses edge weights; modules of PyG also take unused edge weights, and declare it."""
     return EDGE_WEIGHT in forward_names(found) and bool(getattr(found, "supports_edge_weight", True))
 
 
@@ -130,7 +130,7 @@ def _signature(function: Any) -> Mapping[str, Parameter]:
 
 @dataclass(frozen=True)
 class Constructor:
-    """The arguments of a class, those that it passes on to the classes that it derives from among them.
+    """The constructor arguments of a class, including arguments that it passes on to its base classes.
 
     Attributes:
         parameters: by name.
@@ -223,7 +223,7 @@ def _value(item: str, text: str, known: Parameter | None) -> Any:
 
 
 def _kind(known: Parameter) -> type | None:
-    """bool, int, float or str, if an argument has one of these types."""
+    """bool, int, float or str, if an argument has such a type."""
     simple = {each.__name__: each for each in (bool, int, float, str)}
     if type(known.default) in simple.values():
         return type(known.default)

@@ -100,7 +100,7 @@ class ModelKind(Placed):
         recomputes: its hidden layers can be recomputed in the backward pass.
         is_rowwise: its layers treat rows one by one, without the adjacency. Such models train in modes that read all of
             the graph, or rows alone.
-        takes_steps: its input are the features and what was propagated of them, which only modes of rows read.
+        takes_steps: its input consists of the features and their propagated values, which only modes of rows read.
         work: what its layers compute and keep, for planning. None if it is not known: the planner then refuses the
             model, and its memory is projected as the most that one of gnnloom's takes.
         work_with: changes ``work`` to what it is with some options of the model's own.

@@ -38,9 +38,10 @@ class RankRows:
         own, halo: vertices that it owns, and others that its rows refer to.
         num_vertices, nnz: of the whole graph; without the graph, estimated from the rank's rows.
         row_bytes: of the features of a vertex; 0 if they are learned, as rows that change are not cached.
-        training: most of its vertices that are in the training split.
-        lengths: nonzeros of the rows of some vertices, and how many of these have so many; empty if not known, or if
-            the matrix is not symmetric, so that long rows are not referred to more often than short ones.
+        training: maximum number of its vertices in the training split.
+        lengths: histogram of row lengths: number of sampled vertices by nonzeros of their rows; empty if unknown, or if
+            the matrix is not symmetric, so that
+            long rows are not referred to more often than short rows.
         has_loops: every vertex is a neighbor of itself.
     """
 
@@ -102,16 +103,17 @@ class BatchSizes:
 
     Attributes:
         rows: of the input of every layer, and of the last layer's output.
-        nonzeros: of every layer's block, or of the one matrix of all layers.
-        loops: nonzeros of the first of these that are loops.
+        nonzeros: nonzeros of every layer's block, or of the one matrix of all layers.
+        loops: nonzeros of the first block that are loops.
         is_layered: every layer has a block of its own.
         received: rows of other ranks that arrive for a product.
         has_features: batches that are prepared ahead have their input features, unless these are learned.
         fetches: features come from the ranks that have them in each step, and gradients of learned ones go back.
-        asked: rows of a batch that other ranks send in a step, if they are not learned.
-        copied: rows of a batch that are copied at a time from those that the rank has, likewise.
-        num_batches: most batches of a rank in an epoch, if none is prepared before its epoch begins; None if batches of
-            the next epoch are, too.
+        asked: rows of a batch that other ranks send in a step, if the rows are not learned.
+        copied: rows of a batch that are copied from rows of the rank, if the rows are not learned.
+        num_batches: maximum number of batches of a rank in an epoch, if none is prepared before its epoch begins; None
+            if batches of the next epoch are,
+            too.
         kept_bytes: bytes of what else the mode keeps.
         maps_features: the features of all vertices are mapped from disk, in addition to the graph.
         maps_graph: the graph is mapped from disk.

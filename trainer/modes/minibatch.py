@@ -9,7 +9,7 @@ from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.modes.kind import LEARNED, Adjacency, BatchSizes, ModeKind, RankRows
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
 
-#: Bytes per vertex of the division of an epoch into batches, of which two are kept.
+#: Bytes per vertex of the division of an epoch into batches; two divisions are kept.
 _DIVIDED = 48
 
 

@@ -52,7 +52,7 @@ def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) 
         return given
     if given and len(given) != num_layers:
         shown = ",".join(map(str, given))
-        raise InputError(f"fanout {shown}: the model has {counted(num_layers, 'layer')}, so give as many numbers")
+        raise InputError(f"fanout {shown}: the model has {counted(num_layers, 'layer')}; give one number per layer")
     return given or (FANOUT,) * num_layers
 
 
@@ -64,7 +64,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     knows_lengths = bool(rank.lengths) and not options["replace"]
     # Seeds are taken for vertices that the draw of a single entry finds.
     share = 1 / max(1.0, rank.others)
-    # Of a model on edges there may be more of them than layers; of others, these were counted before.
+    # A model on edges may have more fan-outs than layers; for other models, the number was checked before.
     for fanout in fanouts(options["fanout"], num_layers, on_edges=True):
         # Of the seeds, nothing is known. Vertices that are reached by edges have more than the mean degree, so a
         # fan-out counts in full unless the lengths of rows are known.
@@ -83,15 +83,15 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         if options["draw_once"]:
             # Rows of the layers before keep what they drew.
             known, kept, kept_loops = rows[0], nonzeros[0], loops
-        # These do not lead further: loops, entries of a symmetric matrix for the vertex that a draw has come from, and
-        # those that the layer before has drawn of the same row.
+        # Entries that add no vertex: loops, entries of a symmetric matrix for the vertex that a draw came from, and
+        # entries of the same row that the previous layer drew.
         again = 0.0 if options["draw_once"] else sum(rows[1:2]) * later.mean
         back = _least((reached + again) * later.likely)
         share = min(1.0, (drawn - drawn_loops - back) / max(1.0, rank.others))
         missed = math.exp(-drawn / n) if options["replace"] else rank.missed_by(share)
         rows.insert(0, n - (n - rows[0]) * missed)
     is_stored, maps = options["samples"] is not None, options["inputs"] == ON_DISK
-    # Frequent rows of other ranks, or on disk, as many as fit.
+    # Frequent rows of other ranks or on disk, up to the memory limit.
     remote = rank.num_vertices - (0 if maps else rank.own)
     memory = 0 if is_stored else options["cache_memory"]
     # On disk, half of the memory is for two windows of batches, which share most of their rows or have all.

@@ -10,7 +10,7 @@ from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.modes.kind import Adjacency, BatchSizes, ModeKind, RankRows
 from gnnloom.trainer.modes.options import AHEAD, BATCH_SIZE
 
-#: Bytes per vertex of the division of an epoch into batches, of which two are kept, and of where its row is.
+#: Bytes per vertex of the division of an epoch into batches, with two divisions kept, and of the position of its row.
 _DIVIDED, _PLACED = 48, 32
 
 

@@ -107,7 +107,7 @@ class Attending:
         """Sum over the rank's own columns.
 
         Args:
-            own: of the rank's vertices as columns, and of those that the rows belong to.
+            own: scores of the rank's vertices as columns, and scores of the vertices that the rows belong to.
 
         Returns:
             (1,) a token for :meth:`finish`, by which autograd knows that it comes later.

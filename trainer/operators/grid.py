@@ -315,7 +315,7 @@ class GridOperator(ABC):
 class _Propagate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, operator: GridOperator, layer: int, as_sums: bool) -> Tensor:
-        # The product is linear in the features, so the backward pass needs none of them.
+        # The product is linear in the features, so the backward pass needs no features.
         ctx.operator, ctx.layer, ctx.dtype = operator, layer, features.dtype
         dtype = operator.place.sum_dtype if as_sums else features.dtype
         return operator.multiply(features.detach(), layer, dtype, backward=False)

@@ -32,8 +32,8 @@ class Window:
     Attributes:
         rows: positions in the order of the product's output.
         columns: ascending ranges of positions in the order of its input, one for each local product.
-        orders: names of these two orders.
-        transposed: of the transpose, which is another matrix.
+        orders: names of the orders of rows and columns.
+        transposed: the entries belong to the transpose, which is another matrix.
         row_blocks: ranges of rows that are multiplied one after the other.
     """
 
@@ -49,7 +49,7 @@ class Window:
         return *self.rows, first, last, zlib.crc32(repr(self).encode())
 
     def numbered(self, entries: Entries) -> TargetEntries:
-        """Entries by position, of which those in the window are numbered as its blocks have them."""
+        """Entries by position; entries in the window get the numbers of its blocks."""
         row = entries.row - self.rows[0]
         row_block, row_start, _ = _within(row, self._row_spans)
         column_block, column_start, is_inside = _within(entries.column, self.columns)
@@ -107,7 +107,7 @@ def _read(
     weighted = adjacency.shards.weighted
     announced = np.array(comm.gather_numbers([fact for window in windows for fact in window.facts()]), np.int64)
     announced = announced.reshape(comm.size, len(windows), -1)
-    # Equal on all ranks, so that all of them send for the same windows.
+    # Equal on all ranks, so that all ranks send for the same windows.
     firsts = [
         next(before for before in range(number + 1) if np.array_equal(announced[:, before], announced[:, number]))
         for number in range(len(windows))

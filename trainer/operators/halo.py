@@ -59,8 +59,8 @@ class Arrival:
 class HaloExchange:
     """Destinations and origins of rows for the products with one matrix. Methods are collective.
 
-    Its messages are not those of :func:`~gnnloom.trainer.comm.exchange.exchange`, which waits for all of them: products
-    overlap them, and begin with the rows of the first rank that arrive.
+    Its messages are not those of :func:`~gnnloom.trainer.comm.exchange.exchange`, which waits for all messages:
+    products overlap with the messages, and begin with the first rows that arrive.
     """
 
     def __init__(self, comm: Communicator, matrix: ShardMatrix[Any], place: Place) -> None:
@@ -245,8 +245,8 @@ class HaloFetch:
     """Fetches halo rows forward, and returns their gradients backward; differentiable.
 
     Work between :meth:`begin` and :meth:`finish` hides the exchange in both directions. Forward, ``finish`` waits for
-    the rows. Backward, autograd visits operations in reverse order: it sends the gradients in ``finish``, computes
-    those of the work in between, and waits in ``begin``.
+    the rows. Backward, autograd visits operations in reverse order: it sends gradients in ``finish``, computes the
+    gradients of the work in between, and waits in ``begin``.
     """
 
     def __init__(self, exchange: HaloExchange) -> None:

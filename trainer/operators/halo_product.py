@@ -173,9 +173,9 @@ class HaloProduct:
     def _add_neighbors(self, arrival: Arrival, product: Tensor | RowSink, progress: Progress) -> None:
         """Add what the neighbors' rows contribute, each as soon as it is there. Collective.
 
-        Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were begun rather than in that of
-        their arrival: a sum then has the same bits in every run. While one neighbor's rows are multiplied, those of the
-        others go on arriving.
+        Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were started, not in the order of
+        arrival: sums then have the same bits in every run. While one neighbor's rows are multiplied, rows of other
+            neighbors arrive.
         """
         comm = self._exchange.comm
         # A profiled run meets before these waits, and not before `begin`, which waits for no rank.

@@ -86,7 +86,7 @@ class Operator(Protocol):
             as_sums: leave the result in the dtype of sums, float32 for bfloat16, instead of rounding it.
 
         Returns:
-            (num_rows, columns held) this rank's piece, in the second of them.
+            (num_rows, columns held) this rank's piece, in the second layout.
         """
         ...
 

@@ -27,10 +27,9 @@ class RowBlocks(GridOperator):
 
     Each holds an even range of the block's rows. In a product, the block is whole on two occasions: copy j broadcasts
     its subset of the blocks of the features, one after the other, after it has collected their rows, and multiplies its
-    own block of the adjacency's rows with each; then the copies sum their results, and each keeps its rows. All that
-    is done with rows between two products is so done once, on 1 / P of them. (In the paper, all copies hold whole
-    blocks: the sum leaves it on each of them, and each multiplies it with the weight.) Weights are the same on all
-    ranks.
+    own block of the adjacency's rows with each; then the copies sum their results, and each keeps its rows. So
+    operations on rows between two products run once, on 1 / P of the rows. (In the paper, all copies hold whole blocks:
+    every copy gets the sum, and multiplies it with the weight.) Weights are the same on all ranks.
     """
 
     def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan, together: int = 1) -> None:
@@ -44,7 +43,7 @@ class RowBlocks(GridOperator):
         Raises:
             InputError: a degree is negative or not finite.
         """
-        # No two ranks hold the same rows, so the gradient of a weight is the sum over all of them.
+        # No two ranks hold the same rows, so the gradient of a weight is the sum over all ranks.
         super().__init__(grid, adjacency, plan, weight_axes=tuple(grid.axes))
         self._replica_axes = tuple(axis for axis in _REPLICA if axis in grid.axes)
         self._feature_rows = _ROW + self._replica_axes

@@ -65,7 +65,7 @@ class _Operands:
 
     @property
     def moving(self) -> InFlight:
-        """A transfer that may not have ended: any call to MPI advances all of them."""
+        """A transfer that may not have ended: any call to MPI advances all transfers."""
         return self.features if self.features.requests else self.entries
 
     def finish(self) -> None:
@@ -81,7 +81,7 @@ _NO_BLOCK = listed_rows(CSR(0, np.zeros(1, np.int64), np.empty(0, np.int32), Non
 class Summa(GridOperator):
     """Rank (i, j, k) holds rows i of the adjacency and columns j of the features; layer k sums over its vertices.
 
-    The rows of the features are split along i, and further along k. In each layer, ranges of these rows are broadcast
+    The rows of the features are split along i, and further along k. In each layer, ranges of the rows are broadcast
     down the process columns, and the matching columns of the adjacency along the process rows. Then the layers sum
     their products, and each keeps its rows. No input is replicated; weights are the same on all ranks.
     """
@@ -99,13 +99,13 @@ class Summa(GridOperator):
 
         Args:
             grid: axes ``row`` and ``column``, and ``layer`` for split3d.
-            width: largest number of vertices in a stage; 0 for as many as one rank holds.
+            width: maximum number of vertices in a stage; 0 for the number of vertices of one rank.
             lists_entries: send blocks with the row of every entry, not with the number of entries of every row.
 
         Raises:
             InputError: a degree is negative or not finite.
         """
-        # No two ranks hold the same rows and columns, so the gradient of a weight is the sum over all of them.
+        # No two ranks hold the same rows and columns, so the gradient of a weight is the sum over all ranks.
         super().__init__(grid, adjacency, plan, weight_axes=tuple(grid.axes))
         self._layer_axes = tuple(axis for axis in _LAYER if axis in grid.axes)
         self._feature_rows = _ROW + self._layer_axes

@@ -191,8 +191,8 @@ class Tensor3D(GridOperator):
         return self.all_gather(self._weight_group(layer), weight, self._weight_sizes(layer), Kind.WEIGHT)
 
     def scatter_gradient(self, gradient: Tensor, layer: int) -> Tensor:
-        # Each of these ranks multiplied the block with other rows of the features, so the block's gradient is their
-        # sum.
+        # Each rank multiplied the block with other rows of the features, so the gradient of the block is the sum over
+        # the ranks.
         return self.reduce_scatter(self._weight_group(layer), gradient, self._weight_sizes(layer), Kind.WEIGHT)
 
     def _weight_group(self, layer: int) -> Communicator:

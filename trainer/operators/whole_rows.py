@@ -154,7 +154,7 @@ class Unformed:
         rows: (num_rows, input dim) Q, the product with the adjacency.
         weight: (input dim, width) W.
         bias: (width,) b; None for zeros.
-        mask: which features to drop; None for none of them.
+        mask: features to drop; None for no dropout.
         spends: nothing else needs Q; backward, its gradient takes its memory.
     """
 
@@ -229,7 +229,7 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _parts(rows: Tensor, width: int) -> Iterator[slice]:
-    """Ranges of rows, few enough that what is formed of them is small."""
+    """Ranges of rows, short enough that their temporary results are small."""
     most = max(1, _FORMED_BYTES // max(1, width * rows.element_size()))
     for start in range(0, len(rows), most):
         yield slice(start, min(start + most, len(rows)))

@@ -20,7 +20,7 @@ from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.column_store import ColumnStore
 
-#: Widths of blocks are multiples of this, unless there is no memory for so many columns: a cache line of float32.
+#: Widths of blocks are multiples of this, a cache line of float32, unless memory is too small for that.
 COLUMNS: Final = 16
 #: Bytes of the rows of a product that a thread computes and writes at a time.
 PART_BYTES: Final = 1 << 20
@@ -105,7 +105,7 @@ class ColumnBlocks:
         """(stop - start, dim) a range of rows, which the caller may overwrite.
 
         Raises:
-            CorruptError: they are not those that were written.
+            CorruptError: the file differs from the written data.
         """
         found, store = self._place.empty((stop - start, self._shape[1]), self.dtype), self._store
         if store is None:
@@ -127,7 +127,7 @@ class ColumnBlocks:
         """(num_rows, width) a block of columns, in memory.
 
         Raises:
-            CorruptError: they are not those that were written.
+            CorruptError: the file differs from the written data.
         """
         store = self._store
         if store is None:
@@ -179,7 +179,7 @@ class ColumnBlocks:
         return self._place.from_numpy(self._store.mapped(0)).view(self.dtype)
 
     def check(self) -> None:
-        """Compare a matrix of whole rows with what was written.
+        """Compare a matrix of whole rows with the checksums of the written rows.
 
         Raises:
             CorruptError: it has changed since.

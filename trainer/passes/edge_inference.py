@@ -54,7 +54,7 @@ class WholeInference:
             inputs: kind to key of what the run's shards were made from.
             operator: says which vertices the rank has.
             feature_norm: how the features are scaled, once it is known.
-            reads_features: they are mapped from the dataset, instead of those that the ranks have in memory.
+            reads_features: features are mapped from the dataset, instead of taken from the memory of the ranks.
         """
         self._dataset, self._inputs, self._operator, self._model = dataset, inputs, operator, model
         self._normalization, self._feature_norm = normalization, feature_norm
@@ -102,7 +102,7 @@ class WholeInference:
     def _agreed(self, reach: Reach) -> Reach:
         """Share the first rank's finding with all ranks, because other processors might round otherwise. Collective."""
         mine = [reach.by_layer, reach.hops, reach.reads_degrees, reach.is_exact, *reach.widths]
-        # As many numbers on every rank: features, and the outputs of each layer.
+        # The same number of values on every rank: features, and the outputs of each layer.
         missing = self._model.num_layers + 1 - len(reach.widths)
         by_layer, hops, reads_degrees, is_exact, *widths = (
             self._operator.grid.comm.gather_numbers([*mine, *[0] * missing])[0].astype(int).tolist()

@@ -75,8 +75,8 @@ class Report:
     Attributes:
         columns: most columns of a block.
         on_disk: matrices between the steps were in temporary files.
-        disk: most bytes of them at a time, over all ranks.
-        projected: seconds that were expected before it ran; None if nothing was on disk.
+        disk: maximum bytes of temporary files at one time, over all ranks.
+        projected: expected seconds; None if nothing was on disk.
         seconds: that it took.
     """
 
@@ -119,7 +119,7 @@ class StatedBytes:
     Attributes:
         memory: bytes of it at the worst moment.
         temporary: bytes of temporary files; 0 if everything fits in memory.
-        mapped: bytes of these files that it maps at a time.
+        mapped: bytes of the files that it maps at one time.
     """
 
     memory: int

@@ -55,8 +55,8 @@ def layerwise_scores(model: Model, source: Source) -> Tensor:
     """Scores of a rank's vertices, with the model as it is. Collective.
 
     Returns:
-        (num_own, num_outputs) in the order of the rank's vertices; the memory of a temporary file, which the next check
-        of the place's files compares with what was written.
+        (num_own, num_outputs) in the order of the rank's vertices; mapped from a temporary file; the next check of the
+        place's files compares the file with its checksums.
 
     Raises:
         CollectiveError: the graph, its vertex data or the partition is gone.

@@ -115,7 +115,7 @@ class WorkingBytes:
         return self.fixed + matrices + self.exchanged * self.columns
 
     def in_blocks(self, columns: int) -> int:
-        """Bytes with the matrices on disk, of which so many columns are multiplied at a time."""
+        """Bytes with the matrices on disk, for products of ``columns`` columns."""
         return self.fixed + (self.operand + self.exchanged) * columns
 
     def width(self, memory: int) -> int:
@@ -184,7 +184,7 @@ def fits_whole(comm: Communicator, needed: Callable[[int], int], given: int) -> 
     """Whether all ranks can evaluate with everything in memory. Collective.
 
     Args:
-        needed: from the bytes that this rank may take to those that it needs.
+        needed: maps the bytes that this rank may use to the bytes that it needs.
         given: see :func:`granted_memory`.
     """
     memory = granted_memory(given, available_memory(), comm.this_machine().ranks)

@@ -90,7 +90,7 @@ class Layer(Protocol):
     width: int
 
     def next(self, start: int) -> tuple[int, NDArray[np.int64], Any]:
-        """The next of this rank's vertices, in ascending order, as many as fit.
+        """The next vertices of this rank, in ascending order, up to the memory limit.
 
         Args:
             start: number of the first one; perhaps there are no more.
@@ -149,8 +149,8 @@ def run_passes(
         folder: of temporary files.
 
     Returns:
-        (num_own, width) in the order of the rank's vertices, of the dtype of sums; the memory of a temporary file,
-        which the next check of the place's files compares with what was written.
+        (num_own, width) in the order of the rank's vertices, of the dtype of sums; mapped from a temporary file; the
+        next check of the place's files compares the file with its checksums.
     """
     comm, place, count, before = grid.comm, grid.place, len(own.ascending), list[MappedRows | UnbackedRows]()
     for layer in layers:

@@ -63,7 +63,7 @@ def _move(buffer: memoryview, total: int, call: Callable[[memoryview, int], int]
 
 
 class Samples:
-    """Samples of the work of a rank, each of which takes a fraction of a second."""
+    """Samples of the work of a rank; each takes a fraction of a second."""
 
     def __init__(
         self, layers: StreamedLayers, product: AdjacencyProduct, feature: ShardFeatures, rates: DiskRates
@@ -116,7 +116,7 @@ class Samples:
         return min(found) / count
 
     def _product_seconds(self, columns: int) -> float:
-        """Time of a product with so many columns, from some blocks of the adjacency."""
+        """Time of a product with ``columns`` columns, from some blocks of the adjacency."""
         if columns not in self._entry_seconds:
             matrix = self._product.matrix
             self._entry_seconds[columns] = sum(

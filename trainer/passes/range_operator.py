@@ -37,7 +37,7 @@ class RangeOperator(WholeRows):
 
     def form_groups(self) -> None:
         """Form the groups of ranks that layers may ask for. Collective."""
-        # Ranks have different numbers of ranges, and all of them form a group.
+        # Ranks have different numbers of ranges, but must form groups together.
         self.grid.group(())
 
     def load(self, vertex: NDArray[np.int64], products: Sequence[Tensor]) -> None:

@@ -56,7 +56,7 @@ def end_of_range(lengths: Lengths, start: int, count: int, width: int) -> int:
 
 
 def rows_alone(dims: Sequence[int]) -> int:
-    """Number of rows, without neighbors, that layers of these widths treat at a time."""
+    """Number of rows, without neighbors, per call of layers with widths ``dims``."""
     return max(1, _NUMBERS // max(dims))
 
 
@@ -65,7 +65,7 @@ def most_seeds(carried_by_one: float, width: int, num_own: int) -> int:
 
     Args:
         carried_by_one: mean number of vertices and edges that one vertex of the batch needs.
-        width: numbers that each of these carries.
+        width: numbers per vertex or edge.
         num_own: vertices of the rank.
     """
     count = _FIRST

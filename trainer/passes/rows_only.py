@@ -24,7 +24,7 @@ def measured_scores(model: Model, rows: StoredRows, features: FeatureView, measu
     Called as :func:`all_outputs` is.
 
     Args:
-        features: of these vertices.
+        features: features of the vertices.
         measured: (num_measured,) int64 rows of this rank.
 
     Returns:
@@ -39,8 +39,8 @@ def measured_scores(model: Model, rows: StoredRows, features: FeatureView, measu
 def all_outputs(model: Model, rows: StoredRows, norm: str, *, embeddings: bool) -> tuple[Tensor, Tensor | None]:
     """Scores, and the last layer's input if wanted, of all vertices of this rank; some at a time.
 
-    Called without gradients, with the model in evaluation mode. Communicates nothing. The files of the results are
-    compared with what was written by the next check of the files of the model's place.
+    Called without gradients, with the model in evaluation mode. Communicates nothing. The next check of the files of
+    the model's place compares the files of the results with their checksums.
 
     Args:
         norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.

@@ -16,7 +16,7 @@ from gnnloom.trainer.place.arrays import tensor_dtype
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 from gnnloom.trainer.place.place import Place
 
-#: Bytes of the rows that are read at a time, where all of them are.
+#: Bytes per read, if all rows are read.
 _PART_BYTES: Final = 8 << 20
 
 

@@ -35,7 +35,7 @@ class Outputs:
         scores: (num_rows, num_outputs), or of the rows that were asked for, of the dtype of sums.
         embedding: (num_rows, last hidden width) the last layer's input, of the dtype of sums; None if it is not wanted
             or there is only one layer.
-        check: compares both with what was written to their files, if they are in files; raises CorruptError.
+        check: compares both with their checksums, if they are in files; raises CorruptError.
     """
 
     scores: Tensor
@@ -139,7 +139,7 @@ class StreamedLayers:
     def input_rows(self, step: RunLayers, start: int, stop: int) -> Tensor:
         """(stop - start, dim) rows of the input of the first layer of a pass."""
         if step.input is None:
-            # Nothing reads them, or nothing reads what comes of them.
+            # Nothing reads the input, or nothing reads the result.
             return self._place.empty((stop - start, self._model.options.dims[step.layer]), self._place.feature_dtype)
         source: Rows = self._feature if step.input == FEATURES else self._matrices[step.input]
         return source.rows(start, stop)
@@ -167,7 +167,7 @@ class StreamedLayers:
         """A matrix in whole rows, of the dtype of sums.
 
         Args:
-            count: its rows; as many as this rank has by default.
+            count: number of rows; by default the rows of this rank.
         """
         storage = replace(self._storage, width=dim)
         shape = (len(self._vertex) if count is None else count, dim)
@@ -194,7 +194,7 @@ class _Ranges:
 
 
 def _put_some(matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]], place: Place) -> Out:
-    """Writer of the scores of some rows: those that a metric reads, whatever the graph's size.
+    """Writer of the scores of the rows that a metric reads, for graphs of any size.
 
     Args:
         matrix: (num_scored, num_outputs), in whole rows.

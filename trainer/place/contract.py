@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
 
-#: Features of which one word of :class:`RowPass` holds the bits.
+#: Number of features per word of bits of :class:`RowPass`.
 LANES: Final = 32
 
 #: What a kernel calls now and then between rows, so that messages in flight advance; None for nothing.
@@ -83,7 +83,7 @@ class SparseRows:
         """First and last entries of some rows; rows that are not listed have none."""
         if self.target is None:
             return self.begin[rows], self.end[rows]
-        # One row beyond the last, without entries, stands for those that are not listed.
+        # One row beyond the last, without entries, stands for unlisted rows.
         begin, end = np.append(self.begin, 0), np.append(self.end, 0)
         position = np.searchsorted(self.target, rows)
         position[np.append(self.target, -1)[position] != rows] = len(self.target)
@@ -111,11 +111,11 @@ class RowsOnDisk(Protocol):
         ...
 
     def sweep(self, num_buffers: int) -> RowReader:
-        """A reader of the blocks, with buffers of its own for as many of them as are given."""
+        """A reader of the blocks with ``num_buffers`` buffers of its own."""
         ...
 
     def count(self, num_bytes: int, num_files: int) -> None:
-        """Count what was read for a block."""
+        """Count the bytes and files read for a block."""
         ...
 
 
@@ -354,8 +354,8 @@ def num_column_ranges(nnz: int, num_rows: int) -> int:
     return 1 << (max(1, min(nnz // max(1, num_rows), _MOST_COLUMN_RANGES)).bit_length() - 1)
 
 
-#: A row with more entries is a hub: the gradient of its target score sums over so many columns that float32 sums, one
-#: after the other, would lose digits. They are added in float64 after every few columns.
+#: A row with more entries is a hub: the gradient of its target score is a sum over many columns; a sequential float32
+#: sum would lose digits, so partial sums are added in float64 after every few columns.
 HUB_ENTRIES: Final = 1024
 #: See :func:`num_hub_columns`.
 _LEAST_HUB_COLUMNS: Final = 512
@@ -397,7 +397,7 @@ HEADS_CHUNK: Final = 1024
 
 
 class HeadsPass(NamedTuple):
-    """A pass over the heads of contiguous rows, none of which has a gradient.
+    """A pass over the heads of contiguous rows, without gradients.
 
     Attributes:
         first: (num_rows, heads, dim) float32, float64 or bfloat16.
@@ -449,13 +449,13 @@ class Mask(NamedTuple):
 
 
 class RowPass(NamedTuple):
-    """A pass over contiguous rows, none of which has a gradient.
+    """A pass over contiguous rows, without gradients.
 
     Attributes:
         source, result: (num_rows, dim) float32, float64 or bfloat16; may be the same.
         bias: (dim,) of the same dtype, or float32 for bfloat16; for RECTIFY.
         passed: (num_rows, dim / 32 rounded up) int32, whose bits RECTIFY writes and SELECT reads.
-        mask: which features to drop; None for none of them.
+        mask: features to drop; None for no dropout.
         scale: of the features that are kept.
     """
 

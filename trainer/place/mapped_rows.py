@@ -40,7 +40,7 @@ class MappedRows:
         self.recorded.write(rows, as_array(values))
 
     def check(self) -> None:
-        """Compare the file with what was written.
+        """Compare the file with the checksums of the written data.
 
         Raises:
             DamagedWorkError: it has changed.
@@ -68,12 +68,12 @@ class Checkable(Protocol):
     """A temporary file, or what stands for one."""
 
     def check(self) -> None:
-        """Compare the file with what was written."""
+        """Compare the file with the checksums of the written data."""
         ...
 
 
 class FileChecks:
-    """Temporary files to compare with what was written to them, before anything that follows from them is kept."""
+    """Temporary files to compare with their checksums, before results that depend on them are kept."""
 
     def __init__(self) -> None:
         self._used = WeakSet[Checkable]()

@@ -80,8 +80,8 @@ class Place:
         sum_dtype: of sums, parameters, weights of edges and factors: float32 for features of bfloat16, else theirs.
         threads: run the kernels.
         workspace: memory of the tensors of an epoch.
-        kernels: what computes; None for the kernels of this processor.
-        files: temporary files that are compared with what was written to them.
+        kernels: table of kernels; None for the kernels of this processor.
+        files: temporary files to compare with their checksums.
     """
 
     device: Final = torch.device("cpu")
@@ -106,7 +106,7 @@ class Place:
         return self.workspace.empty(shape, dtype).zero_()
 
     def mapped(self, folder: Path, what: str, shape: Sequence[int], dtype: torch.dtype) -> MappedRows | UnbackedRows:
-        """Rows in a file without a name. Who reads them has them compared with what was written, see ``files``.
+        """Rows in a file without a name. Readers check the file against its checksums; see ``files``.
 
         Args:
             folder: of the file.
@@ -118,11 +118,10 @@ class Place:
         return MappedRows(folder, what, shape, dtype)
 
     def steps(self, steps: Iterable[Step], alike: int = 1) -> Iterable[Step]:  # noqa: ARG002 - for places without values
-        """The steps of a loop, all of them.
+        """All steps of a loop.
 
         Args:
-            alike: after as many, a step takes the memory that others have taken, so that a place without values leaves
-                out the rest.
+            alike: after ``alike`` steps, further steps take no more memory, so a place without values leaves them out.
         """
         return steps
 

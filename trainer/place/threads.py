@@ -34,7 +34,7 @@ class Threads:
 
     def __init__(self, num_threads: int = 1) -> None:
         self.num_threads = num_threads
-        # The calling thread is one of them: it would otherwise only wait, and waking another one takes longer than a
+        # The calling thread also works: it would otherwise only wait, and waking another thread takes longer than a
         # small kernel.
         self._pool = ThreadPoolExecutor(num_threads - 1) if num_threads > 1 else None
 
@@ -44,7 +44,7 @@ class Threads:
             for start, stop in ranges:
                 kernel(start, stop)
             return
-        # Whoever is free takes the next range.
+        # A free thread takes the next range.
         remaining = deque(ranges)
         helpers = [self._pool.submit(_take, kernel, remaining) for _ in range(self.num_threads - 1)]
         try:
@@ -80,7 +80,7 @@ class Threads:
 
         Args:
             indptr: (num_rows + 1,) int64 row pointers of a CSR matrix.
-            num_ranges: at most; by default as many as the threads share well.
+            num_ranges: maximum number of ranges; by default a number that the threads share well.
         """
         num_ranges = self._num_ranges if num_ranges is None else num_ranges
         nnz, num_rows = int(indptr[-1]), len(indptr) - 1

@@ -35,5 +35,5 @@ class UnbackedPlace(Place):
         return UnbackedRows(shape, dtype)
 
     def steps(self, steps: Iterable[Step], alike: int = 1) -> Iterable[Step]:
-        """The first steps of a loop: those that take memory of their own."""
+        """The first steps of a loop, which take memory of their own."""
         return islice(steps, alike)

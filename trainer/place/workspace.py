@@ -102,7 +102,7 @@ class _Segment:
             self.memory.madvise(mmap.MADV_HUGEPAGE)
         self.address = np.frombuffer(self.memory, np.uint8, 1).ctypes.data
         self.top = 0
-        self._holes = [(0, nbytes)]  # in the order of their addresses; no two of them touch
+        self._holes = [(0, nbytes)]  # in the order of their addresses; no two holes touch
 
     def take(self, nbytes: int) -> int | None:
         """Take the lowest hole that is large enough; return where it starts, or None if there is none."""

@@ -2,7 +2,7 @@
 
 All ranks measure the same thing at the same time, as in training, where they share memory bandwidth and network cards.
 Every figure is a median over repetitions that alternate between the things measured, so that a disturbance of a second
-does not fall on one of them only; the slowest rank's figure counts.
+does not affect only one measurement; the slowest rank's figure counts.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "process
 _WIDTHS, _DEGREES, _COLUMNS = (1, 8, 32, 128), (1, 8, 64), (1 << 12, 1 << 15, 1 << 18)
 #: Nonzeros times columns of a measured product.
 _SPARSE_WORK = 1 << 23
-#: Short sides of the measured dense products, and the numbers in the larger operand: so many that what other ranks
-#: leave in the caches does not count.
+#: Short sides of the measured dense products, and numbers in the larger operand: large enough that leftovers of other
+#: ranks in the caches do not matter.
 _SIDES, _DENSE_NUMBERS = (1, 8, 32, 128), 1 << 21
 #: Bytes of the arrays that the streaming bandwidth is measured with: larger than caches.
 _STREAM_BYTES = 1 << 27
-#: Rows, at least so many, and columns of a hidden layer whose passes are measured.
+#: Rows and minimum rows, and columns, of a hidden layer whose passes are measured.
 _PASS_ROWS, _LEAST_PASS_ROWS, _PASS_WIDTH = 1 << 15, 1 << 12, 128
 #: Bytes of messages: one that shows the latency, and one that shows the bandwidth.
 _SHORT_BYTES, _LONG_BYTES = 1 << 10, 1 << 22

@@ -134,7 +134,7 @@ def make_plans(
     precisions: Sequence[str] = (),
     exchanges: Sequence[str] = (),
 ) -> list[Plan]:
-    """All ways to run a training on ``config.ranks`` ranks, those that fit first, each group fastest first.
+    """All ways to train on ``config.ranks`` ranks: plans that fit first, each group fastest first.
 
     Args:
         config: the model; its algorithm and grid are ignored.
@@ -175,10 +175,11 @@ def make_plans(
 
 
 def fastest_first(plans: Iterable[Plan]) -> list[Plan]:
-    """Sort plans: those that fit first, and each group by time.
+    """Sort plans: plans that fit first, and each group by time.
 
-    Of the plans that fit and are about as fast as the fastest, the one that sends the fewest bytes comes first. The
-    forecast cannot tell which of these is faster, and messages take longer on a busy network than during calibration.
+    Among the plans that fit and are about as fast as the fastest, the plan that sends the fewest bytes comes first. The
+    forecast is not accurate enough to order such plans by time, and messages take longer on a busy network than during
+    calibration.
     """
     ordered = sorted(plans, key=lambda plan: (not plan.fits, plan.cost.total))
     fastest = ordered[0]

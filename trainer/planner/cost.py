@@ -1,8 +1,8 @@
 """The time of an epoch: its steps at the rates of a machine.
 
 A collective takes the time of its ring (Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005, section 4). Groups that lie
-within a node have its links; others share the network cards of their nodes: the rings that leave a node at the same
-time are as many as ranks lie between two neighbors of a group, up to the ranks of a node (Singh et al., SC 2024,
+within a node have its links; others share the network cards of their nodes: the number of rings that leave a node at
+the same time is the number of ranks between two neighbors of a group, up to the ranks of a node (Singh et al., SC 2024,
 section IV, which Plexus's performance model uses too; Ranjan et al., SC 2025, section 4).
 """
 
@@ -48,7 +48,7 @@ class Cost:
         return self.compute + self.exposed + self.waiting
 
     def and_times(self, other: Cost, count: float) -> Cost:
-        """The seconds of these steps, plus ``count`` times the seconds of others."""
+        """This cost plus ``count`` times another cost."""
         here, there = self.communication, other.communication
         return Cost(
             self.spmm + count * other.spmm,

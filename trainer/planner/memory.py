@@ -35,9 +35,9 @@ from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSi
 _ROW_BYTES = 40
 #: Copies of every parameter in a checkpoint, by optimizer: itself, and its moments.
 _COPIES = {"adam": 3, "sgd": 1}
-#: Scores, what the loss makes of them, and the gradients of both.
+#: Scores, intermediate values of the loss, and the gradients of both.
 _SCORES = 4
-#: Copies of the rows of a step's ends: those that are fetched, and their gradients as they are summed and sent back.
+#: Copies of the rows of a step's ends: fetched rows, and their gradients as they are summed and sent back.
 _END_ROWS = 3
 
 
@@ -47,8 +47,8 @@ def project_new_training(
     """Estimate a new training on shards that need not exist yet. Reads nothing.
 
     Args:
-        pairs: training pairs, of a task on pairs.
-        num_inputs: matrices of as many columns as there are features that are the input of the model.
+        pairs: number of training pairs, for a task on pairs.
+        num_inputs: number of matrices with ``num_features`` columns each in the input of the model.
 
     Raises:
         InputError: the algorithm states no footprint.
@@ -243,7 +243,7 @@ def _layer_peak(
     column: float,
     entries: float,
 ) -> float:
-    """Bytes at the worst moment of an epoch, which is forward: gradients take the place of what was saved.
+    """Bytes at the peak of an epoch, which is in the forward pass: gradients then replace saved tensors.
 
     Args:
         column: bytes of one column of a whole dense matrix.

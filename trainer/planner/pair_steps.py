@@ -16,8 +16,8 @@ from gnnloom.trainer.tasks.options import NEGATIVES, step_pairs
 _ID_BYTES: Final = 8
 #: Copies of ids: of an epoch's pairs while they are sorted, and of a step's ends while they are numbered.
 _ORDERED, _NUMBERED_ENDS = 6, 7
-#: Passes over the rows of both ends of each pair, with what is a negative of it: taken from what was fetched,
-#: multiplied, and their gradients summed. Operations of a step that do so.
+#: Passes over the rows of both ends of each pair and negative: rows are gathered and multiplied, and their gradients
+#: summed. Number of such operations in a step.
 _PASSES, _CALLS = 10, 40
 #: Why the volume is an estimate.
 EXPECTED: Final = "expected ends of pairs on other ranks"
@@ -115,8 +115,8 @@ def _exchange(kind: Kind, elements: float, messages: int, ranks: int, element_si
 def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
     """Steps that a step on pairs adds to the products of the graph, if ends were drawn from all vertices alike.
 
-    A rank fetches the ends of its pairs that other ranks own, each once, and sends their gradients back. Of targets, a
-    good partition has few on other ranks: as many as of edges. Negatives do not follow the partition.
+    A rank fetches the ends of its pairs that other ranks own, each once, and sends their gradients back. With a good
+    partition, few targets are on other ranks, as for edges. Negatives do not follow the partition.
     """
     n, width = work.num_vertices, work.dims[-1]
     own = pairs.num_pairs / pairs.num_steps / ranks
@@ -151,6 +151,6 @@ def _cut_share(work: Workload, ranks: int, others: float) -> float:
     received = 1.0 if work.exchange is None else work.exchange.rows / ranks / others
     if received >= 1:
         return share
-    # So many edges of a rank lead to so many different vertices.
+    # Expected number of distinct vertices at the ends of a rank's cut edges.
     cut = ranks * others * -math.log1p(-received)
     return min(share, cut / max(1, work.nnz - work.num_vertices))

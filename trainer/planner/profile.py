@@ -104,9 +104,10 @@ class Rates:
     Attributes:
         spmm: seconds for a nonzero and column of the dense operand, by that operand's columns, the nonzeros per row,
             and the operand's rows.
-        gemm: seconds for a multiplication with its addition, by the two shortest sides, or by the shortest one alone.
-        passes: seconds of a pass over an array, relative to one over as many float32 numbers at the memory bandwidth.
-        gradient: as ``gemm``, of products that are sums over many rows: gradients of weights; None if these were not
+        gemm: seconds for a multiplication with its addition, by the two shortest sides, or by the shortest side alone.
+        passes: seconds of a pass over an array, relative to a pass over the same number of float32 values at the
+            memory bandwidth.
+        gradient: like ``gemm``, for products that sum over many rows: gradients of weights; None if these were not
             measured and take the time of others.
     """
 
@@ -121,8 +122,8 @@ class MachineProfile:
     """The rates of a machine.
 
     Attributes:
-        clock: ``wall`` or ``processor``: what was measured.
-        device: ``cpu`` or ``gpu``: what a rank computes on.
+        clock: ``wall`` or ``processor``: the measured clock.
+        device: ``cpu`` or ``gpu``: the processor of a rank.
         ranks_per_node: ranks that share a node.
         memory_per_rank: bytes; 0 if it is not known.
         intra: between ranks of a node.

@@ -43,8 +43,8 @@ def simulate(
     Args:
         ranks: ascending numbers of ranks.
         memory: bytes per rank; 0 for the profile's bytes.
-        weak: the graph grows with the ranks, from its size at the first number of them; its partitions then say
-            nothing, except through their law.
+        weak: the graph grows with the ranks, from its size at the first number of ranks; its partitions then matter
+            only through their power law.
 
     Returns:
         Plans by number of ranks, and for each by algorithm in the order of choices.

@@ -31,7 +31,7 @@ class AdjacencyProduct:
     Attributes:
         layout: this rank's rows.
         matrix: this rank's rows, not normalized.
-        num_nonzeros: of these.
+        num_nonzeros: nonzeros of the rows.
     """
 
     def __init__(self, comm: Communicator, shard: RowShard, normalization: str, place: Place) -> None:
@@ -98,7 +98,8 @@ class AdjacencyProduct:
             if start is not None and teleport is not None:
                 if step == 1:
                     start.mul_(teleport)
-                # Two roundings of every element, wherever it is: a fused operation might round only some of them once.
+                # Two roundings of every element, at any position: a fused operation might round only some elements
+                # once.
                 value[0].mul_(1 - teleport).add_(start)
             yield step, value[0]
 

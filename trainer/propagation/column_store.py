@@ -25,7 +25,7 @@ from gnnloom.storage.system_errors import FULL, check_is_of_content, naming
 
 #: Bytes of the rows that are written at a time, of all columns.
 _TILE_BYTES: Final = 8 << 20
-#: Fewest and most rows of them: a write of one block should be long, and a checksum cover little.
+#: Minimum and maximum rows per tile: a write of one block should be long, and a checksum should cover little.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
 
 Floats = NDArray[np.float32]
@@ -37,7 +37,7 @@ def columns_of(blocks: Sequence[int], num_columns: int, width: int = COLUMNS) ->
 
 
 def consecutive(blocks: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Runs of at most so many blocks that follow each other.
+    """Runs of at most ``most`` consecutive blocks.
 
     >>> list(consecutive([0, 1, 2, 4, 5], 2))
     [[0, 1], [2], [4, 5]]
@@ -80,9 +80,9 @@ class ColumnStore:
         Args:
             multiple: the rows that are written at a time are a multiple of it.
             width: columns of a block.
-            tile_rows: rows that are written at a time; by default as many as make up some megabytes.
-            is_unnamed: the files have no names and their whole size from the beginning: nothing is left of them after
-                a kill, and they can be mapped.
+            tile_rows: rows per write; by default some megabytes.
+            is_unnamed: the files have no names and their whole size from the beginning: nothing is left of them after a
+                kill, and they can be mapped.
             keeps_pages: there is memory for the pages of all files.
         """
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ class ColumnStore:
             out: (num_rows, columns of the blocks), to be filled.
 
         Raises:
-            DamagedWorkError: the file does not hold what was written.
+            DamagedWorkError: the file differs from the written data.
         """
         first = blocks[0] * self._block_width
         for block in blocks:
@@ -138,7 +138,7 @@ class ColumnStore:
             out: (rows of the range, num_columns), to be filled.
 
         Raises:
-            DamagedWorkError: the file does not hold what was written.
+            DamagedWorkError: the file differs from the written data.
         """
         for block in range(self.num_blocks):
             start = number * self.tile_rows
@@ -197,7 +197,7 @@ class ColumnStore:
             out: (num_rows, columns of the block), contiguous, to be filled.
 
         Raises:
-            DamagedWorkError: the file does not hold what was written.
+            DamagedWorkError: the file differs from the written data.
         """
         data = out.reshape(-1).view(np.uint8)
         try:
@@ -219,7 +219,7 @@ class ColumnStore:
         self.bytes_written += self.num_rows * self._width(block) * self._dtype.itemsize
 
     def check(self, block: int) -> None:
-        """Compare a block with what was written.
+        """Compare a block with the checksums of the written rows.
 
         Raises:
             DamagedWorkError: it holds something else.

@@ -21,8 +21,8 @@ from gnnloom.trainer.place.threads import num_block_buffers
 ADJACENCY: Final = ("auto", "memory", "disk")
 #: Python, torch, MPI and their libraries.
 BASE_BYTES: Final = 288 << 20
-#: Columns with which the adjacency is in memory although on disk more of them would fit: below, products wait for
-#: the rows of the dense matrix rather than for the entries.
+#: Number of columns from which the adjacency stays in memory, even if more columns would fit with the adjacency on
+#: disk: with fewer columns, products wait for rows of the dense matrix rather than for entries.
 _ENOUGH_COLUMNS: Final = 32
 #: Bytes of a number of a dense matrix.
 _FLOAT: Final = 4
@@ -223,7 +223,7 @@ def plan_memory(
     on_disk = places[0] if widths[places[0]] >= enough else max(places, key=lambda place: (widths[place], not place))
     if not widths[on_disk]:
         raise BudgetError(_too_little(min(peak(1, on_disk=place) for place in places), memory, adjacency, len(sizes)))
-    # As many passes as the widest blocks, but even ones.
+    # The number of passes that the widest blocks need, with blocks of even width.
     width = -(-total // -(-total // widths[on_disk]))
     return MemoryPlan(on_disk, width, total, peak(width, on_disk=on_disk))
 
@@ -247,7 +247,7 @@ def describe(
     """The plan for people and programs, with the bytes on disk.
 
     Args:
-        steps: those that are stored.
+        steps: stored steps.
     """
     values = _FLOAT * num_vertices * num_columns
     return {

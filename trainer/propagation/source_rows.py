@@ -127,7 +127,7 @@ class SourceColumns:
         self._written = False
 
     def prepare(self, blocks: Sequence[int], width: int) -> None:
-        """Write the blocks of columns that will be read, unless all of them are read at once.
+        """Write the blocks of columns that will be read, unless all blocks are read at once.
 
         Args:
             width: blocks that are read at a time.
@@ -140,7 +140,7 @@ class SourceColumns:
         self._written = True
 
     def read(self, blocks: Sequence[int], out: Floats) -> None:
-        """Read consecutive blocks, each of them once.
+        """Read consecutive blocks, each once.
 
         Args:
             out: (num_rows, columns of the blocks), to be filled.

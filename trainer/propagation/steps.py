@@ -11,8 +11,9 @@ class Propagation:
 
     Attributes:
         steps: number of products.
-        normalization: of the adjacency.
-        teleport: probability of personalized PageRank, of which the last step is stored; None for powers, all stored.
+        normalization: normalization of the adjacency.
+        teleport: probability of personalized PageRank, whose last step is stored; None for powers, which are all
+            stored.
     """
 
     steps: int

@@ -48,11 +48,11 @@ class StoredSteps:
         blocks: Sequence[int],
         threads: int,
     ) -> None:
-        """Make the arrays, which replace those that a killed process may have left.
+        """Make the arrays; they replace arrays that a killed process may have left.
 
         Args:
-            shape: of a step: all vertices, all columns.
-            steps: those that are stored.
+            shape: shape of a step: all vertices, all columns.
+            steps: stored steps.
             blocks: consecutive.
             threads: that compress chunks.
         """

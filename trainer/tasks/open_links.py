@@ -80,7 +80,7 @@ def _are_all_edges(dataset: Dataset, links: Links) -> bool:
     facts = links.artifact.facts
     if facts["train_held_out"]:
         return False
-    # Pairs that were not given are those that were left of the graph.
+    # If no training pairs were given, the training pairs are the remaining edges of the graph.
     edges = facts.get("edges", {}).get("train/pair")
     if edges is None:
         return True

@@ -10,8 +10,7 @@ from gnnloom.storage.option import Option
 from gnnloom.trainer.links.choices import NEGATIVE_SAMPLERS
 from gnnloom.trainer.links.decoders.registry import DECODERS
 
-#: Without another number, a step takes one of so many parts of the training pairs. All of them at once would leave
-#: nothing to multiply with.
+#: Number of steps per epoch without --link-batch. A step on all pairs would leave nothing to multiply with.
 _PARTS: Final = 10
 #: Training pairs in a batch of a mode that samples, if none are given.
 BATCH_PAIRS: Final = 1024

@@ -34,7 +34,7 @@ _SOURCES, _VERTICES = "sources", "vertices.npy"
 class FoundPairs:
     """Pairs and their scores, in two files of a folder; a third one has the number of pairs of each source.
 
-    What is read is compared with checksums of what was written, which another process may have done.
+    Reads are compared with the checksums of the writer, which may be another process.
     """
 
     def __init__(self, folder: Path, num_scores: int, dtype: np.dtype[Any]) -> None:
@@ -56,7 +56,7 @@ class FoundPairs:
         return [self._pair, self._score, self.count]
 
     def check(self) -> None:
-        """Compare the files with what was written; to be called when they have been read.
+        """Compare the files with their checksums; to be called when they have been read.
 
         Raises:
             CorruptError: one has changed.
@@ -101,7 +101,7 @@ class GivenSources:
         return load_array(self._folder / _VERTICES, "r") if self._folder.exists() else None
 
     def check(self) -> None:
-        """Compare the file with what was written; to be called when it has been read.
+        """Compare the file with its checksums; to be called when it has been read.
 
         Raises:
             CorruptError: it has changed.
@@ -156,7 +156,7 @@ def read_targets(folder: Path, count: int, dtype: np.dtype[Any]) -> tuple[NDArra
     """(num_sources, count) targets and scores that :func:`find_targets` wrote, in memory; -1 and -inf for none."""
     found = FoundPairs(folder, 1, dtype)
     counts, pieces = np.fromfile(found.count, np.int64), list(found.pieces())
-    # The counts have been compared with those that were written, so they fit the pairs.
+    # The counts have been compared with their checksums, so they fit the pairs.
     there = np.arange(count) < counts[:, None]
     target, score = np.full(there.shape, -1, np.int64), np.full(there.shape, -np.inf, dtype)
     target[there] = np.concatenate([np.empty(0, np.int64), *(pairs[:, 1] for pairs, _ in pieces)])

@@ -223,7 +223,7 @@ class Course:
 
     @property
     def ends(self) -> bool:
-        """The monitored metric has not improved for as many epochs as allowed."""
+        """The monitored metric has not improved for ``patience`` epochs."""
         return self._patience > 0 and self._monitored.epochs_without >= self._patience
 
     def improves(self, line: Mapping[str, Any]) -> bool:

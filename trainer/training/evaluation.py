@@ -104,8 +104,8 @@ class Evaluation:
 def measured_rows(session: Session, labels: Any) -> torch.Tensor | None:
     """This rank's rows that metrics read; None for all. Communicates nothing.
 
-    Where the rows of the shards are on disk, so are the scores. Of a graph with few labels, only those of labeled
-    vertices are formed: all scores would need as much space as many classes of all vertices.
+    If the rows of the shards are on disk, so are the scores. In a graph with few labels, only the scores of labeled
+    vertices are computed: all scores would need space for all classes of all vertices.
     """
     objective = session.objective
     if not session.config.mode.reads_batches or not isinstance(objective, VertexObjective):

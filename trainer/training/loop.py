@@ -244,7 +244,7 @@ class Training:
         return is_last or self.course.ends
 
     def _check_files(self) -> None:
-        """Compare the temporary files that an epoch has read with what was written to them. Collective.
+        """Compare the temporary files that an epoch has read with their checksums. Collective.
 
         Raises:
             CollectiveError: one has changed.
@@ -407,7 +407,7 @@ class Training:
         kept = len(self.lines) if self.course.best is None else self.course.best.epochs
         if kept < len(self.lines) and not stopped:
             self._restore_best()
-        # What was measured after that epoch is of the same parameters.
+        # The metrics after that epoch belong to the same parameters.
         measured: Mapping[str, Any] = self.lines[kept - 1]
         if self.evaluation.details is None and self.config.run.final_eval and not stopped:
             measured = {**self._evaluate(kept, is_last=True), **measured}

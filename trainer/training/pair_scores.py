@@ -42,7 +42,7 @@ from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.tasks.task import Task
 from gnnloom.trainer.training.state.checkpoint import module_state
 
-#: Pairs of which both vectors are in memory at a time.
+#: Number of pairs whose vectors are in memory at one time.
 _PAIRS: Final = 1 << 16
 
 
@@ -63,8 +63,8 @@ class PairModel:
     """Scores pairs by the vectors that a run has predicted.
 
     Attributes:
-        task: of the run.
-        is_logit: scores belong to a binary cross-entropy, of which the logistic function makes a probability.
+        task: task of the run.
+        is_logit: scores belong to a binary cross-entropy, so the logistic function maps them to probabilities.
         links: the pairs that the run was trained on.
         decoder: makes scores of the vectors of both ends.
         vectors: (num_vertices, dim) the stored vectors; of a relation between two types, rows of sources come first.
@@ -131,7 +131,7 @@ class PairScorer(PairModel):
     """Scores of any pairs, from the vectors of all vertices; on several ranks, the best targets of any vertices.
 
     Attributes:
-        comm: the ranks, each of which has the vectors of an even range of the vertices, or of sources and of targets.
+        comm: the ranks; each has the vectors of an even range of the vertices, or of sources and of targets.
         copy: (num_mine, dim) vectors of this rank, in a temporary file.
         vector: the same, mapped. Who reads it has the copy checked.
     """
@@ -196,7 +196,7 @@ class PairScorer(PairModel):
         return found
 
     def _scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:
-        # Only the rows of these pairs are read of the mapped file.
+        # Only the rows of the pairs are read from the mapped file.
         vertices, numbers = np.unique(pairs, return_inverse=True)
         rows: NDArray[Any] = np.ascontiguousarray(self.vector[vertices])
         numbers = numbers.reshape(pairs.shape)

@@ -180,7 +180,8 @@ def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bo
     return not fits_whole(comm, needed, memory)
 
 
-#: Where so many times what a prediction takes about fits, and what does not depend on the graph, it is not rehearsed.
+#: A prediction is not rehearsed if this multiple of its approximate memory, plus the memory that does not depend on the
+#: graph, fits.
 _AMPLE: Final = 8
 _FIXED: Final = 128 << 20
 
@@ -219,7 +220,7 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:
-    """The checkpoint that predicts, of which this rank checks its share.
+    """The checkpoint to predict with; this rank checks its share.
 
     Raises:
         NotFoundError: there is no such checkpoint.

@@ -182,7 +182,7 @@ def open_session(
     place = Place(getattr(torch, config.model.feature_dtype), num_threads)
     session = Session.read(comm, opened, place, streams=streams, reads_features=reads_features)
     session.load_seconds, session.load_memory = time.perf_counter() - started, peak_memory() - before
-    # After the measurement of what was loaded: the model's own parameters are not part of the shards.
+    # After the measurement of loading: the model's own parameters are not part of the shards.
     session.build()
     if config.model.kind.on_edges:
         attach_inference(session)
@@ -193,7 +193,7 @@ def agree_on_shards(session: Session) -> None:
     """Check that the shards that the ranks have read belong together, before rows are exchanged. Collective.
 
     Raises:
-        CollectiveError: a rank would send other rows than those that another one needs.
+        CollectiveError: the rows that a rank would send differ from the rows that another rank needs.
     """
     if isinstance(session.operator, PointToPoint):
         session.operator.exchanged.agree()

@@ -96,8 +96,8 @@ def _on_graph(comm: Communicator, opened: OpenedRun, num_outputs: int, place: Pl
     elif config.mode.maps_inputs:
         inputs = MappedInputs(label_rows, norm, opened.dataset.path, is_cached=config.input_is_cached)
     elif reads_features:
-        # Features are stored in whole rows. Ranks that hold other columns of the same rows read some of these rows
-        # each, and exchange columns when the model takes them.
+        # Features are stored in whole rows. Ranks that hold other columns of the same rows each read some of the rows,
+        # and exchange columns when the model takes them.
         feature = read_feature(vertex_rows(shards, first, first.row_axes + first.column_axes), place)
         use = InputUse(config.model.train_features, not config.model.skip_input_gradient, config.input_is_cached)
         inputs = FeaturesInMemory(feature, norm, use, total)

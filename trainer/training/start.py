@@ -222,7 +222,7 @@ def class_weights(config: TaskConfig, objective: VertexObjective, layout: Layout
 
 
 def _read_checkpoint(comm: Communicator, opened: OpenedRun, epoch: int) -> StoredCheckpoint:
-    """Open a checkpoint, of which this rank checks its share."""
+    """Open a checkpoint; this rank checks its share."""
     folder = opened.run.checkpoints
     try:
         return read_checkpoint(folder, epoch, share=(comm.rank, comm.size), counter=opened.counter)

@@ -28,7 +28,7 @@ from gnnloom.workflows.cli.signals import LINES, leave_at_once
 from gnnloom.workflows.cli.terminal.screen import PlainFormatter, say
 
 #: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
-#: command is called, as some take seconds; the help of the whole command imports none of them.
+#: command is called, as some take seconds; the help of the whole command imports no module.
 _COMMANDS = {
     "look": ("data.look", "Show how files would be read, without storing anything."),
     "ingest": ("data.ingest", "Store the edges of files as a graph."),
@@ -179,7 +179,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 
 def _log_to_stderr(level: int) -> None:
-    """Log only gnnloom's own messages: those that Dask logs while it closes do not help a user."""
+    """Log only gnnloom's own messages: messages of Dask while it closes do not help a user."""
     handler = _StderrHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")

@@ -33,7 +33,7 @@ def leave_if_another_answers(arguments: Sequence[str]) -> None:
 
 
 def report_once(error: click.UsageError, command: str | None) -> NoReturn:
-    """Raise the error, or leave together with the other ranks of this MPI job after one of them has printed it.
+    """Raise the error, or leave together with the other ranks of this MPI job after one rank has printed it.
 
     Collective inside an MPI job, for the commands that are. Other commands run once per rank, each for itself.
 

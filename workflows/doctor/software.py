@@ -98,7 +98,7 @@ def check_sparse_product() -> Verdict:
         seconds.append(time.perf_counter() - started)
     pattern = scipy.sparse.csr_array((np.ones(len(columns)), columns, indptr), shape=(_PRODUCT_ROWS, _PRODUCT_ROWS))
     kernel = sparse_product_kernel()
-    # Sums of these whole numbers are exact.
+    # Sums of small whole numbers are exact.
     if not np.array_equal(pattern @ dense.double().numpy(), out.double().numpy()):
         return Verdict("sparse product", FAILED, f"{kernel} gives a wrong result", "install gnnloom again")
     rate = _PRODUCT_NONZEROS * _PRODUCT_WIDTH / min(seconds[1:]) / 1e9

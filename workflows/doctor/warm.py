@@ -82,7 +82,7 @@ def warm_kernels(*, wide: bool = False) -> Iterator[Verdict]:
     options = ClusterOptions(workers=available_cores(), memory=_MEMORY)
     with own_folder("gnnloom-warm-") as path, open_cluster(options) as cluster:
         folder, variants = Path(path), frozenset[Variant]()
-        # What several steps use comes first, so that no two of them compile it at the same time.
+        # Kernels that several steps use come first, so that two steps never compile them at the same time.
         first: dict[str, Step] = {"graphs": partial(_store_graphs, folder), "trainer": _call_trainer}
         others: dict[str, Step] = {
             "sources": partial(_call_sources, folder),

@@ -35,7 +35,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
 
 
 def _sort_many_keys() -> None:
-    """Sort keys, with weights and with times, as more of them are sorted than NumPy gets."""
+    """Sort keys, with weights and with times, in the numbers that the kernels sort instead of NumPy."""
     from gnnloom.pipeline.external_sort.radix import sort_buckets, sort_keys
 
     keys = np.zeros(4, np.uint64)
@@ -76,7 +76,7 @@ def _sort_more_than_the_memory(folder: Path) -> None:
 
 
 def _decode_wide_entries() -> None:
-    """Decode entries of spill files with as many high bits as larger graphs need."""
+    """Decode entries of spill files with the high bits that larger graphs need."""
     from gnnloom.pipeline.external_sort.spill import decode_entries, gather_units
 
     low, offsets, keys = np.zeros(4, np.uint32), np.array([0, 4]), np.empty(4, np.uint64)
@@ -141,7 +141,7 @@ def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
 
 
 def _unload_a_part() -> None:
-    """Balance parts of which one has nearly everything."""
+    """Balance parts where one part has nearly everything."""
     from gnnloom.pipeline.partition.measure.balance import repair_balance
 
     part = np.zeros(10, np.int32)

@@ -11,7 +11,7 @@ from torch_geometric.nn import MessagePassing
 
 
 class GatedConv(MessagePassing):  # type: ignore[misc]
-    """The mean of the neighbors, of which the vertex itself chooses the columns that it takes."""
+    """The mean of the neighbors, with a gate per column that the vertex computes from its own features."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__(aggr="mean")

@@ -144,7 +144,7 @@ def _class_names_of_run(dataset: Dataset, run: Run) -> tuple[str, ...]:
 
 
 def _class_names(dataset: Dataset, vertices: str | None) -> tuple[str, ...]:
-    """Names of the classes, if the labels of these vertex data were names and are still there."""
+    """Names of the classes, if the labels of the vertex data were names and still exist."""
     try:
         return dataset.vertices(vertices).class_names
     except GnnloomError:
@@ -322,7 +322,7 @@ class VertexIds:
         return cls(mapped("original_id"), mapped("original_name_offset"), mapped("original_name"), copies)
 
     def check(self) -> None:
-        """Compare the files with what was copied; to be called when the ids have been read.
+        """Compare the files with the checksums of the copied ids; to be called when the ids have been read.
 
         Raises:
             DamagedWorkError: one has changed.

@@ -57,7 +57,7 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
     if not file.is_file():
         raise NotFoundError(f"{file}: the file does not exist")
     part = np.empty(num_vertices, dtype=np.int32)
-    # Without --parts, there are at most as many parts as vertices.
+    # Without --parts, the number of parts is at most the number of vertices.
     highest = (parts if parts is not None else min(num_vertices, np.iinfo(np.int32).max)) - 1
     count = 0
     with file.open("rb") as lines:

@@ -281,7 +281,7 @@ def targets_of(
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """The best targets of some vertices, found by some ranks; see :meth:`gnnloom.workflows.api.catalog.Run.top`.
 
-    Collective on a job's ranks, each of which gets all.
+    Collective in an MPI job; every rank gets all pairs.
     """
     from gnnloom.trainer.config.predict_config import PredictConfig
     from gnnloom.trainer.training.best_targets import read_targets

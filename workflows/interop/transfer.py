@@ -131,10 +131,10 @@ def plan_transfer(
     Args:
         dataset, run: the run that was trained.
         checkpoint: the checkpoint that predicts: ``best``, ``last`` or ``auto``.
-        ranks: number of ranks that predict; by default that of the training.
+        ranks: number of ranks that predict; by default the number of training ranks.
 
     Returns:
-        None if the graph and the vertex data are those of the training, so that the run itself predicts.
+        None if the graph and the vertex data are the training data, so that the run itself predicts.
 
     Raises:
         NotFoundError: there is no such graph, or the training data of the run were removed.
@@ -232,7 +232,7 @@ def _trained_data(dataset: Dataset, run: Run) -> Data:
 
 
 def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data) -> Transfer:
-    """What the run knows of its labels, with the place of the weights."""
+    """The labels that the run knows, with the origin of its weights."""
     before = Transfer.of(run)
     if before is not None:
         return before
@@ -306,7 +306,7 @@ def _config(
 
 
 def _feature_norm(run: Run, config: TrainConfig, trained: Data) -> str:
-    """How the training scaled the features: ``auto`` depends on all features that it read."""
+    """Scaling of the features in training; ``auto`` depends on all features that the run read."""
     if config.data.feature_norm != "auto" or config.model.embed or trained.vertices is None:
         return config.data.feature_norm
     if run.is_finished and (norm := run.result().get("feature_norm")) is not None:

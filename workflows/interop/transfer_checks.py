@@ -32,7 +32,7 @@ class Data:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Kind to key, as shards of these data have them."""
+        """Keys by kind, in the form of the inputs of shards."""
         of_vertices = {} if self.vertices is None else {"vertices": self.vertices.artifact.key}
         return {"graph": self.graph.artifact.key, **of_vertices}
 
@@ -138,7 +138,7 @@ def renumbered(transfer: Transfer, vertices: Vertices) -> list[int]:
     """The class of a transferred run that each class of some labels is; empty if the vertices have no labels.
 
     Raises:
-        InputError: a class is not among those that the run was trained on.
+        InputError: the run was not trained on a class.
     """
     if not (vertices.has_label or "multilabel" in vertices.names):
         return []
@@ -154,7 +154,7 @@ def _class_numbers(transfer: Transfer, names: Sequence[str], num_classes: int, w
         where: the vertex data with the labels, for messages.
 
     Raises:
-        InputError: a class is not among those that the run was trained on.
+        InputError: the run was not trained on a class.
     """
     trained = f"run {transfer.dataset}/{transfer.run}"
     if bool(names) != bool(transfer.class_names):

@@ -178,7 +178,7 @@ class Recipe:
 
     @property
     def num_ranks(self) -> int:
-        """Ranks that propagate and train, as many as there are parts."""
+        """Number of ranks that propagate and train, which is the number of parts."""
         if self.train is not None:
             return self.train.algorithm.ranks
         return self.partition.parts if self.partition is not None else AlgorithmConfig.ranks
@@ -349,7 +349,7 @@ def _not_found(name: str) -> NotFoundError:
 
 
 def _check_each_section(document: Document) -> None:
-    """Check every section by itself, before those that depend on each other are compared."""
+    """Check every section by itself, before sections that depend on each other are compared."""
     mistakes = Mistakes()
     with mistakes.noted():
         document.check_sections(SECTIONS)

@@ -312,7 +312,7 @@ class ClusterSection:
         """Return the cluster to open for ``where``: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
 
         Raises:
-            InputError: ``memory`` is not a size, or ``where`` is none of these.
+            InputError: ``memory`` is not a size, or ``where`` is not a cluster.
         """
         memory = self.task_memory
         if where in {"local", "mpi"}:

@@ -39,7 +39,7 @@ class _Section(ABC):
 
     @abstractmethod
     def options(self) -> Sequence[Option]:
-        """Options of the format, each of which is a key."""
+        """Options of the format; each option is a key."""
 
     @property
     def given(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class SourceSection(_Section):
 
 @dataclass(frozen=True, kw_only=True)
 class VerticesSection(_Section):
-    """``[vertices]``: features, labels and split; without a format, those that come along with the edges.
+    """``[vertices]``: features, labels and split; without a format, the vertex data in the source of the edges.
 
     :func:`vertices_section` has a key for every option of every kind of vertex data.
     """
@@ -212,7 +212,7 @@ def source_section() -> type[SourceSection]:
     """Make the class of ``[source]``, with a key for every option of every format and generator.
 
     Raises:
-        InputError: two of them use one name for options of different types, or an option has the name of a method.
+        InputError: two formats use one name for options of different types, or an option has the name of a method.
     """
     return with_keys(SourceSection, source_options())
 

@@ -24,7 +24,7 @@ _OWN_KEYS: Final = frozenset({COLUMNS.name, WEIGHTS.name, TIMES.name})
 
 @dataclass(frozen=True, kw_only=True)
 class _TableSection:
-    """What the tables of both lists have in common: files, their format, and its options as further keys."""
+    """Common keys of the tables in both lists: files, their format, and options of the format."""
 
     path: tuple[str, ...] = option(text="One or more files, URLs or globs.", kind=tuple[str, ...])
     format: str | None = option(None, "Name of the format; guessed from the names of the files by default.")

@@ -77,7 +77,7 @@ def refuse_unused_shards_keys(document: Document, shards: ShardsSection, algorit
 
 
 def unused_seed(shards: ShardsSection) -> set[str]:
-    """Return the key ``seed`` if no order of these grid shards depends on it."""
+    """Return the key ``seed`` if no order of the grid shards depends on it."""
     return set() if shards.permutation in _KEYED else {"seed"}
 
 

@@ -77,7 +77,7 @@ def _ratio(value: float, first: float) -> str:
 
 def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
     best: Sequence[Best | None] = [best_epoch(facts) for facts in runs]
-    # Runs may be judged by different scores, and each of these gets its rows.
+    # Runs may be judged by different scores, and each score gets its rows.
     scores = [
         _Figure(f"{text} {score.label}", [facts.reached(f"{split}_{score.name}") for facts in runs], *_formats(score))
         for score in dict.fromkeys(facts.score for facts in runs)

@@ -260,6 +260,6 @@ def mean_ratio(values: NDArray[Any]) -> float:
 
 
 def scored_epoch(facts: RunFacts) -> str:
-    """Say which epoch's model the scores of the test split are of."""
-    # Results of earlier versions name the epoch of these scores only.
+    """Name the epoch whose model has the scores of the test split."""
+    # Results of earlier versions name only the epoch of the scores.
     return f" after epoch {facts.result.get('checkpoint_epoch', facts.result.get('class_epoch')):,}"

@@ -61,7 +61,7 @@ def random_rows(facts: RunFacts) -> float | None:
     """Return the rows that random parts would exchange per product, on average; None if that is not known.
 
     Column j has k_j pins: the vertices that need row j, and j itself. They lie in P (1 - (1 - 1/P)^k_j) of P random
-    parts on average, and all of these parts but one receive the row.
+    parts on average, and all but one of the parts receive the row.
     """
     parts = facts.quality.get("parts")
     columns = _columns(facts)

@@ -51,7 +51,7 @@ def write_folder(folder: Path, draw: Callable[[], tuple[str, Sequence[Picture]]]
 
 
 def _put_in_place(aside: Path, folder: Path) -> None:
-    """Rename a folder to a name that may be taken; what was there before ends up under the old name."""
+    """Rename a folder to a name that may be taken; an existing folder of that name ends up under the old name."""
     try:
         aside.rename(folder)
     # The name is taken by a folder with files in it.

@@ -197,7 +197,7 @@ def figures_card(facts: RunFacts) -> str | None:
                 for name, value in values.items()
             ]
             rows.append((figure.label, *cells))
-    # Among all vertices, so none of these depends on negatives.
+    # Among all vertices, so the figures do not depend on negatives.
     for label, value in filtered_figures(facts.result).items():
         shown = [f"{value:.2%}" if prefix == "test" else NONE for prefix in splits]
         rows.append((f"{label} among all vertices, filtered", *shown))

@@ -52,7 +52,7 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
         yield alone if ranks.is_first else None
         return
     # Everything that can fail for a reason that a user can fix is checked here, by all ranks together: once the ranks
-    # have taken different roles, an error of one of them leaves the others waiting.
+    # have taken different roles, an error of one rank leaves the others waiting.
     ranks_here = comm.this_machine().ranks
 
     def check_memory() -> None:
@@ -76,7 +76,7 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
 
 
 def check_scratch(ranks: Ranks, folder: Path) -> None:
-    """Check that all ranks see what one of them writes into the scratch folder. Collective."""
+    """Check that all ranks see the files that one rank writes into the scratch folder. Collective."""
 
     def write() -> str:
         folder.mkdir(parents=True, exist_ok=True)

@@ -282,7 +282,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     text = {name: write(tmp_path / name, np.array([[1, 2]]), "keep", ["0.5"]) for name in ("train", "valid", "test")}
     with pytest.raises(InputError, match=r"train, row 0:.*16,777,215,"):
         given(dataset, values="class", allow_overlap=True, **text)
-    with pytest.raises(InputError, match="the pairs to train on have values, too"):
+    with pytest.raises(InputError, match="--train"):
         given(dataset, values="class", valid=text["valid"], test=text["test"])
     with pytest.raises(InputError, match=r"line 1:.*`--values`"):
         given(dataset, valid=text["valid"], test=text["test"])

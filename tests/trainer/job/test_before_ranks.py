@@ -15,7 +15,7 @@ from support.problems import problem
 
 MISTAKES = [
     ({"model": "gat"}, "the edges have weights, which model gat does not use; choose gcn"),
-    ({"mode": "neighbor", "fanout": (5, 5, 5), "hidden": (4,)}, "the model has 2 layers, so give as many numbers"),
+    ({"mode": "neighbor", "fanout": (5, 5, 5), "hidden": (4,)}, r"fanout 5,5,5: .* 2 layers"),
     ({"task": "number"}, "has no target, which this task predicts"),
     ({"class_weights": "1,2,3,4,5"}, "class_weights '1,2,3,4,5': 5 weights, but the dataset has 3 classes"),
     ({"loss": "nosuch.module:f"}, "loss nosuch.module:f: nosuch.module cannot be imported"),

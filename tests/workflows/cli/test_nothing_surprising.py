@@ -144,7 +144,7 @@ def test_what_a_killed_ingest_began_is_kept(catalog: Catalog, edges: str, monkey
         ("train web --model sagee", "Did you mean 'sage'?"),
         ("links web file --train x", "valid and test: no pairs; give them with --valid FILE and --test FILE"),
         ("predict web/first", "dataset web has no run first; train one with `gnnloom train web/first`"),
-        ("propagate web --steps 2", "or start as many ranks as there are parts (`--ranks`)"),
+        ("propagate web --steps 2", "(`--ranks`)"),
         ("train web --mode rows --fanout 5", "fanout"),
         ("partition web --parts 9999", "the graph has 61 vertices; ask for no more parts than that"),
         ("shard web --parts 2", "web has no partition with parts=2; make one with `gnnloom partition web --parts 2`"),

@@ -81,7 +81,7 @@ TRANSPORT = Transport(
     environment={
         # A rank that ends the job has printed the reason itself.
         "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE": "1",
-        # Ranks of one machine need no other network; MPICH with UCX would listen on all of them.
+        # Ranks of one machine need no other network; MPICH with UCX would listen on all networks.
         "UCX_NET_DEVICES": "lo",
     },
     # As set by MPICH and its derivatives, by Open MPI, and by Slurm's `srun`. Only a step of several tasks counts for

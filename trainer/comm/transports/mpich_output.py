@@ -72,7 +72,7 @@ def why_ended(code: int, lines: Sequence[str], shared: Path = SHARED_MEMORY) -> 
     text = "\n".join(lines)
     limit = address_space_limit()
     found = _SIGNAL.search(text)
-    # The launcher ends the other ranks by SIGTERM, and may report the signal of one of them.
+    # The launcher ends the other ranks by SIGTERM, and may report that signal.
     number = int(found[1]) if found else 0
     if limit and (_OUT_OF_MEMORY.search(text) or number in {*_CRASHES, signal.SIGTERM}):
         return f"the ranks ran out of memory: a process may use only {limit}; raise the limit"
@@ -98,7 +98,8 @@ def _died(number: int, lines: Sequence[str], shared: Path) -> str:
     if number == signal.SIGKILL:
         return f"{rank} was killed ({_name(number)}), as the system does when memory runs out; {_AGAIN}"
     free = _free(shared)
-    # MPICH reports the numbers of several signals, of one rank and of those that it ended, as one: SIGTERM may be any.
+    # MPICH combines the signal of the failed rank with the signals of ranks that it ended: SIGTERM may stand for any
+    # signal.
     if number in {signal.SIGBUS, signal.SIGTERM} and free < _LEAST_SHARED:
         return (
             f"{rank} could not use shared memory: {shared} has {memory_text(free)} free; make room there, or make it"

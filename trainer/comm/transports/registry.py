@@ -56,7 +56,7 @@ def world() -> Communicator:
 
 @dataclass(frozen=True)
 class LaunchedRank:
-    """This process's rank among those that a launcher started; rank 0 of 1 without a launcher."""
+    """This process's rank among the ranks that a launcher started; rank 0 of 1 without a launcher."""
 
     rank: int = 0
     size: int = 1

@@ -22,8 +22,8 @@ class Transport:
         order: position among the choices; equal ones are sorted by name.
         help: one line of help text.
         join: makes this process a rank, and returns all ranks of its job. Collective; later calls return them again.
-        launcher: the command that starts so many ranks on this machine; that of a rank follows. Raises LaunchError if
-            something is missing.
+        launcher: the command that starts ``num_ranks`` ranks on this machine, to be followed by the command of a rank.
+            Raises LaunchError if a program is missing.
         python: the command of a rank; ``-m MODULE`` and its arguments follow. It must end the whole job if an exception
             is not caught, and must not import from the current folder.
         environment: variables that a rank needs, unless the user has set them.

@@ -222,9 +222,10 @@ def _openmp_team() -> int | None:
     """Address of the function of torch's OpenMP that starts a team of threads; None if torch has another OpenMP.
 
     A team of torch's own runtime, rather than a pool of Python threads or an OpenMP of our own: its threads are awake
-    after torch's products, wait for the next one by spinning, and would compete with those of another pool. Measured
-    with two threads between products of torch, against the pool of :class:`Threads`: a product of 40 ms takes 0.6 to
-    0.85 times as long, one of 1 ms half as long. An OpenMP of our own is as fast, with twice as many threads.
+    after torch's products, wait for the next product by spinning, and would compete with the threads of another pool.
+    Measured with two threads between products of torch, against the pool of :class:`Threads`: a product of 40 ms takes
+    0.6 to 0.85 times as long, one of 1 ms half as long. An OpenMP runtime of our own is as fast, but doubles the number
+    of threads.
     """
     try:
         # torch has loaded its runtime for all to see. Clang's and Intel's have this function of GCC's as well.

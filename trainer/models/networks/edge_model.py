@@ -65,7 +65,7 @@ class EdgeCall:
         """(num_rows, num_outputs) result for the leading vertices, of the dtype of sums.
 
         Raises:
-            InputError: the module returns something else than a row for each of them.
+            InputError: the module does not return a row for each vertex.
         """
         given: dict[str, Any] = {}
         if self.weighs and edges.weight is not None:
@@ -204,7 +204,7 @@ class EdgeModel(ModuleModel):
     def _call_on(
         self, index: NDArray[np.int64], count: int, num_rows: int, hops: tuple[list[int], list[int]] | None = None
     ) -> None:
-        """Call the module on a graph of so many vertices with equal features."""
+        """Call the module on a graph of ``count`` vertices with equal features."""
         feature = self.place.lasting((count, self.options.dims[0]), self.dtype).fill_(1)
         weight = self.place.lasting((index.shape[1],), self.dtype).fill_(1)
         self.call(self.module, feature, BatchEdges(self.place.from_numpy(index), weight, num_rows, hops), self.place)
@@ -246,7 +246,7 @@ def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weig
     """The edges of a layered batch, whose neighbors are drawn once. Communicates nothing.
 
     Args:
-        normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`; its degrees are those of the whole
+        normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`; its degrees are degrees in the whole
             graph.
         weighs: weights are wanted.
     """

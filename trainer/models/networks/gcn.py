@@ -30,7 +30,7 @@ class GCN(RectifiedModel):
         return self.product(inputs, self.weights[layer], layer, spends=self.spends_input(layer))
 
     def forward(self, inputs: Inputs) -> Tensor:
-        # Whoever calls the layers one by one reads their outputs.
+        # A caller of single layers reads their outputs.
         self._leaves_unformed = self.options.recompute and self.recomputes
         try:
             return super().forward(inputs)

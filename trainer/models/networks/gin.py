@@ -1,7 +1,7 @@
 """Graph isomorphism network (Xu, Hu, Leskovec, Jegelka, ICLR 2019): H' = MLP((1 + epsilon) H + A H).
 
-A H sums the stored in-neighbors. A stored self loop counts as one of them, so a vertex with a loop has the factor
-2 + epsilon, as in PyG's GINConv on the same edges. Ingest with ``--self-loops remove`` to get the paper's factor.
+A H sums the stored in-neighbors. A stored self loop counts as an in-neighbor, so a vertex with a loop has the factor 2
++ epsilon, as in PyG's GINConv on the same edges. Ingest with ``--self-loops remove`` to get the paper's factor.
 """
 
 from __future__ import annotations

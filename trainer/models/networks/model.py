@@ -64,8 +64,8 @@ class Inputs:
     """The input of a layer.
 
     Attributes:
-        value: (num_rows, dim) features in the layer's layout or, if ``propagated``, what the layer's communication made
-            of them, such as the adjacency times the features. It is formed once if the features never change.
+        value: (num_rows, dim) features in the layer's layout or, if ``propagated``, the result of the layer's
+            communication, such as the adjacency times the features. It is formed once if the features never change.
         propagated: see ``value``.
         own: (num_rows, dim) the features themselves in the layout of a propagated ``value``, if the model needs both.
         dropped: ``value`` has gone through the layer's dropout already.
@@ -153,17 +153,17 @@ class Model(nn.Module, ABC):
         """
 
     def whole_weights(self, shapes: Iterable[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
-        """Initial weights of these shapes, whole on every rank."""
+        """Initial weights of the given shapes, whole on every rank."""
         return nn.ParameterList([glorot(shape, generator, self.place) for shape in shapes])
 
     def held_weights(self, generator: torch.Generator) -> nn.ParameterList:
-        """Initial (input width, output width) weights of all layers, of which this rank keeps its part."""
+        """Initial (input width, output width) weights of all layers; this rank keeps its part."""
         # Every rank draws the whole weights, which are small, so the model starts the same on every process grid.
         wholes = [glorot(pair, generator, self.place) for pair in self.options.pairs]
         return nn.ParameterList([self.held_weight(whole, layer) for layer, whole in enumerate(wholes)])
 
     def zero_biases(self, widths: Iterable[int]) -> nn.ParameterList:
-        """Zeros of these widths; an empty list for a model without biases."""
+        """Zeros of the given widths; an empty list for a model without biases."""
         return nn.ParameterList([self.place.lasting((width,), self.dtype) for width in widths if self.options.bias])
 
     @property
@@ -205,7 +205,7 @@ class Model(nn.Module, ABC):
         return Inputs(product, propagated=True, own=own)
 
     def train_features(self, feature: Tensor, num_vertices: int) -> nn.Parameter:
-        """Make the input features a parameter, of which every rank keeps and updates its share.
+        """Make the input features a parameter; every rank keeps and updates its share.
 
         Args:
             feature: (num_rows, columns held) this rank's share in the first layer's layout.
@@ -402,7 +402,7 @@ class Model(nn.Module, ABC):
         return self.operator.align(self.operator.transform(inputs.value, weight, layer), source, target, after)
 
     def held_weight(self, whole: Tensor, layer: int) -> nn.Parameter:
-        """A layer's weight, of which this rank keeps the piece that the algorithm assigns to it."""
+        """The piece of a layer's weight that the algorithm assigns to this rank."""
         return held(whole, self.operator.weight_piece(layer, (whole.shape[0], whole.shape[1])))
 
     def with_bias(self, output: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:

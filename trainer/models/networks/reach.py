@@ -28,8 +28,8 @@ from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel, layered_edges
 from gnnloom.trainer.place.place import Place
 
-#: Hops that a module is tried with beyond one for each layer: for each layer, and in all. And those of a single layer
-#: of a module that offers its layers.
+#: Hops to try beyond one per layer: for each layer, and in total; and hops to try for a single layer of a module that
+#: offers its layers.
 _MOST_FURTHER, _MOST_FURTHER_IN_ALL, _MOST_OF_LAYER = 12, 40, 4
 #: Of the graph that it is tried on: vertices at each distance from the first seeds, edges of the longest cycle through
 #: these, leaves of the hub, more than any other vertex has neighbors, and isolated vertices.
@@ -45,9 +45,9 @@ class Reach:
     """The edges and rows that a module reads.
 
     Attributes:
-        by_layer: it offers its layers one by one; the other attributes then are about one layer.
-        hops: the rows of vertices at fewer than so many hops from the targets.
-        reads_degrees: of the vertices at that distance, the degrees.
+        by_layer: the module offers its layers one by one; the other attributes then describe one layer.
+        hops: the module reads rows of vertices at distance less than ``hops``.
+        reads_degrees: the module reads the degrees of vertices at distance ``hops``.
         is_exact: with these rows, outputs equal the whole graph's outputs. Otherwise no number of hops gave these.
         widths: of the features, and of the outputs of each layer, or of the module.
     """
@@ -146,8 +146,8 @@ class _TrialGraph:
     """A small graph, and some of its vertices.
 
     Attributes:
-        seeds: sets of vertices to compute the outputs of, ascending. From those of the first set on, vertices are at
-            every distance.
+        seeds: ascending sets of vertices whose outputs are computed. There are vertices at every distance from the
+            first set.
         isolated: vertices without neighbors.
     """
 
@@ -303,7 +303,8 @@ def _level_edges(level: NDArray[np.int64], back: int, *, within: bool) -> list[t
 
     Args:
         level: (depth, _WIDTH + 2); a source and a sink are the last two of each level.
-        back: an edge leads to every vertex from that of so many levels before, which closes a cycle; 0 for none.
+        back: an edge leads to every vertex from the vertex ``back`` levels before, which closes a cycle; 0 for no such
+            edge.
         within: there are edges between the vertices of every other level.
     """
     edges = list[tuple[int, int]]()

@@ -36,9 +36,9 @@ class ModeContext:
 
     Attributes:
         options: the mode's own options by name, with its sampler's options, checked.
-        seed: of the run.
-        epochs: those that this process trains, unless it ends early.
-        normalization: of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
+        seed: seed of the run.
+        epochs: epochs that this process trains, unless training ends early.
+        normalization: normalization of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
         model_name: as given with ``--model``.
         shards: of the whole graph; ``label_rows`` are the rows of the output that this rank has.
         objective: for losses of batches.
@@ -79,7 +79,7 @@ class ModeContext:
 
     @property
     def feature_norm(self) -> str:
-        """How the features are scaled: ``row`` or ``none``."""
+        """Scaling of the features: ``row`` or ``none``."""
         return self.given.norm
 
     @property

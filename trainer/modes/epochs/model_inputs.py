@@ -66,7 +66,7 @@ class NoInputs(ModelInputs):
 
 @dataclass(frozen=True)
 class InputUse:
-    """How a model on the whole graph uses its features.
+    """Use of the features by a model on the whole graph.
 
     Attributes:
         trains: they are parameters.

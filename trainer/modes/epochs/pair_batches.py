@@ -21,7 +21,7 @@ class RankPairs(PairSeeds):
     """The training pairs that a rank has in memory, as seeds.
 
     Attributes:
-        nothing: no pairs, as those of the last epoch are; for steps of an epoch in which only other ranks have a batch.
+        nothing: no pairs, in the form of the pairs of the last epoch; for steps in which only other ranks have a batch.
     """
 
     def __init__(self, context: ModeContext, objective: PairObjective) -> None:

@@ -94,7 +94,7 @@ class Prepared:
 
 
 class PreparedMode(Mode):
-    """A mode that prepares batches ahead, also those of the next epoch.
+    """A mode that prepares batches ahead, including batches of the next epoch.
 
     Attributes:
         features: of the vertices of batches.

@@ -46,7 +46,7 @@ class RowsMode(PreparedMode):
         packed = together(context.comm, lambda: self._rows.packed(self._measured))
         context.place.files.while_used(packed)
         self.features = packed_view(self._rows, packed.values, self._measured, context.feature_norm, context.place)
-        #: Rows of this rank in the training split, and their numbers among those of all.
+        #: Rows of this rank in the training split, and their numbers among the training rows of all ranks.
         self._training = objective.known_rows(labels, ["train"], context.place)
         self._number, self._total = number_vertices(
             context.comm, context.shards.num_vertices, self._rows.vertex[self._training], context.place

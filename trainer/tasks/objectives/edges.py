@@ -69,7 +69,7 @@ class EdgeObjective(PairObjective):
         rows, place = found.spread(scores), found.layout.place
         step = max(1, _FETCHED // max(1, self.num_outputs))
         out = place.lasting((len(pairs), self.num_scores), rows.dtype)
-        # Ranks fetch rows from each other in every step, also those that have no pairs left.
+        # Ranks fetch rows from each other in every step, including ranks without remaining pairs.
         for start in range(0, int(found.layout.grid.comm.gather_numbers([len(pairs)]).max()), step):
             part = pairs.take(slice(start, start + step))
             source, target = found.ends(rows, part.source, part.target)
@@ -90,7 +90,7 @@ class EdgeNumbers(EdgeObjective):
 
 
 def _as_rows(labels: PairLabels, sets: Sequence[PairSet], splits: Sequence[str]) -> tuple[Layout, Labels]:
-    """A layout with a row for each pair of some sets, of which no rank has copies, and what is known of the pairs."""
+    """A layout with a row for each pair of some sets, without copies, and the labels of the pairs."""
     rows = labels.rows.layout
     number = np.concatenate([each.number for each in sets])
     value = np.concatenate([each.value for each in sets if each.value is not None])

@@ -59,7 +59,7 @@ class _KeptScores:
         self._of, self._scored = of, scored
 
     def take(self, of: Tensor) -> _Scored | None:
-        """The scores of these vectors, if they are kept; nothing is kept any more."""
+        """The kept scores of the vectors, or None; nothing is kept afterwards."""
         found = self._scored if self._of is of else None
         self._of = self._scored = None
         return found

@@ -16,7 +16,7 @@ class MaskedLoss(ABC):
     """A mean over the known labels of given vertices, normalized over all ranks.
 
     Attributes:
-        num_examples: number of these vertices over all ranks.
+        num_examples: number of such vertices over all ranks.
         speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
         num_terms: number of terms of the sum over all ranks, or the sum of their weights, which divides it; set by a
             subclass.

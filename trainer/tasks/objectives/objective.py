@@ -1,8 +1,8 @@
 """The contract of a task's class: how it reads labels, what it minimizes and measures, and what it predicts.
 
-Scores are the model's output, a matrix that a layout spreads over the ranks. What is known of them has one row for each
-row of the scores, as :class:`~gnnloom.trainer.data.vertex_data.Labels`, or is something else, such as pairs: only the
-task's own methods look inside both.
+Scores are the model's output, a matrix that a layout spreads over the ranks. The labels have one row for each row of
+the scores, as :class:`~gnnloom.trainer.data.vertex_data.Labels`, or is something else, such as pairs: only the task's
+own methods look inside both.
 """
 
 from __future__ import annotations

@@ -361,8 +361,8 @@ class PairObjective(Objective[PairLabels]):
         return {"vector": self.whole(layout, scores)}
 
 
-#: From the model's output, and arrays of vertices of any shapes, the vectors of these vertices, and for each array, in
-#: its shape, which vectors are theirs; differentiable. Collective.
+#: Maps the model's output and arrays of vertices, of any shapes, to the vectors of these vertices and, for each array,
+#: the positions of its vectors, in the shape of the array; differentiable. Collective.
 Ends = Callable[..., tuple[Tensor, list[NDArray[np.int64]]]]
 
 

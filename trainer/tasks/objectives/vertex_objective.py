@@ -47,7 +47,7 @@ class VertexObjective(Objective[Labels]):
         return label >= 0
 
     def known(self, labels: Labels, split: str) -> Tensor:
-        """(num_rows,) bool: rows of a split of which at least one label is known."""
+        """(num_rows,) bool: rows of a split with at least one known label."""
         known = self.is_known(labels.label)
         return (labels.split == SPLIT[split]) & (known.any(1) if known.dim() == 2 else known)
 

@@ -113,7 +113,7 @@ class CheckpointWriter:
         self.check()
 
     def close(self) -> None:
-        """Abandon what is not written yet; the folder keeps what was published before. Communicates nothing."""
+        """Abandon unwritten data; the folder keeps earlier checkpoints. Communicates nothing."""
         self._abandoned.set()
         if self._thread is not None:
             self._thread.join()

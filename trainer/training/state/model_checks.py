@@ -75,8 +75,8 @@ def check_epoch(model: Model, name: str, trained: Sequence[nn.Parameter], genera
         generator: torch's global generator as the epoch has left it.
 
     Raises:
-        InputError: the model has a parameter that is not trained; or it drew numbers for rows of which other ranks
-            hold copies, and drew others.
+        InputError: the model has a parameter that is not trained; or copies of rows on several ranks got different
+            random numbers.
     """
     known = {id(parameter) for parameter in trained}
     for key, parameter in model.named_parameters():
@@ -87,8 +87,8 @@ def check_epoch(model: Model, name: str, trained: Sequence[nn.Parameter], genera
             )
     if any(layout.has_copies for layout in _layouts(model)) and has_drawn(generator):
         raise InputError(
-            f"model {name}: it draws random numbers, as nn.Dropout does, for rows of which several ranks hold copies;"
-            " use the model's own dropout, or p2p, broadcast or replicated"
+            f"model {name}: it draws random numbers, as nn.Dropout does, for rows that several ranks hold; use the"
+            " model's own dropout, or p2p, broadcast or replicated"
         )
 
 

@@ -43,7 +43,7 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float, grid: ProcessGr
     """
     comm, total = grid.comm, grid.place.zeros((1,), torch.float64)
     for parameter in parameters:
-        # One rank counts a parameter that all hold, and one a piece of which there are copies.
+        # A parameter that all ranks hold is counted by one rank, and so is a piece with copies on several ranks.
         counts = parameter.piece.speaks if isinstance(parameter, PartialParameter) else comm.rank == 0
         gradient = _any_gradient(parameter)
         if counts and gradient is not None:

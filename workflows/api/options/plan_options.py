@@ -85,7 +85,7 @@ def planned(
 
     Args:
         graph: key of the graph; None for the only one.
-        memory: bytes that a rank may take; 0 for those of the profile.
+        memory: memory limit per rank, in bytes; 0 for the limit in the profile.
         is_open: compare precisions, in place of the configured one.
     """
     from gnnloom.trainer.planner.candidates import make_plans

@@ -108,7 +108,7 @@ _MEASURES = {
 
 
 def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
-    """Return the figures of a dataset; those that cannot be read are None, and the problem says why."""
+    """Return the figures of a dataset; unreadable figures are None, and ``problem`` gives the reason."""
     row: dict[str, Any] = {"name": name, **dict.fromkeys(_MEASURES), "problem": None}
     try:
         dataset = catalog[name]

@@ -82,7 +82,7 @@ def generate_command(
 def _refuse_others(generator: Generator, given: dict[str, Any]) -> None:
     """Refuse options of other generators."""
     known = {option.flag for option in generator.options}
-    # The command has the options of all generators, so click itself accepts any of them.
+    # The command has the options of all generators, so click itself accepts every option.
     for flag in given:
         if flag not in known:
             owners = ", ".join(_OPTIONS[flag].needs["model"])

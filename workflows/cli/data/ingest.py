@@ -236,7 +236,7 @@ def _ingest_result(name: str, graph: Graph | TypedGraph, described: Mapping[str,
 
 
 def say_notes(notes: Sequence[str]) -> None:
-    """Print notes about what was stored on standard error, one line each."""
+    """Print notes about the stored artifacts on standard error, one line each."""
     for note in notes:
         say(f"note: {note}", on_stderr=True)
 

@@ -139,7 +139,7 @@ def ogb_command(folder: str, split: str | None, graph: str | None, plan: bool, c
     """Read the pairs and negatives of FOLDER, an OGB dataset for link prediction.
 
     First store its graph with `gnnloom ingest NAME FOLDER --format ogb`. The graph has only the training edges, so no
-    edge is held out, even if a later split contains one of them again.
+    edge is held out, even if a later split contains a training edge again.
 
     \b
     Example:
@@ -158,10 +158,10 @@ def ogb_command(folder: str, split: str | None, graph: str | None, plan: bool, c
 def hard_command(options: HardOptions, links: str | None, plan: bool, cluster: ClusterOptions) -> None:
     """Draw hard negatives, which resemble edges, for each pair of existing links.
 
-    Stores new links with the same pairs. Each validation and test pair gets its own negatives: half of them replace its
-    target, the other half its source. The replacements rank high by resource allocation, personalized PageRank and
-    cosine similarity of features with the other end. No negative is an edge of the graph. This is the HeaRT protocol of
-    Li et al. (2023).
+    Stores new links with the same pairs. Each validation and test pair gets its own negatives: half replace its target,
+    half replace its source. The replacements rank high by resource allocation, personalized PageRank and cosine
+    similarity of features with the other end. No negative is an edge of the graph. This is the HeaRT protocol of Li et
+    al. (2023).
 
     Links of a relation of a graph with types get negatives of the same types: a target is replaced by vertices of the
     target type, a source by vertices of the source type.

@@ -107,8 +107,8 @@ def partition_command(
     (rows sent) and messages are reported per part.
 
     --quality balanced, the default, comes close to the quality of best in a fraction of its time; fast takes even less
-    time. The method is chosen by the size, the skew and the clusters of the graph, so it is
-    the same on every machine. --plan and --json report what was chosen and why.
+    time. The size, the skew and the clusters of the graph determine the method, so it is the same on every machine.
+    --plan and --json report the choice and its reason.
 
     In a graph with types, the partitioner reads the union of all relations, which is stored in the dataset: a row that
     several relations need is sent once. The work of a vertex is the number of edges of all relations in its row.

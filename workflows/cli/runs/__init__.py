@@ -1,1 +1,1 @@
-"""Commands that train, predict and run recipes, and those that forecast or report on runs: one file per command."""
+"""Commands that train, predict, run recipes, forecast, or report on runs: one file per command."""

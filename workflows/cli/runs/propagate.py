@@ -44,7 +44,7 @@ _BRIEF = (
 def propagate_command(name: str, plan: bool, **options: Any) -> None:
     """Compute and store A X, A^2 X, ... A^K X for dataset NAME: A is the normalized adjacency, X the features.
 
-    Each rank reads its row shards (`gnnloom shard`) and multiplies as many columns of the features at once as fit in
+    Each rank reads its row shards (`gnnloom shard`) and multiplies the number of feature columns at once that fits in
     its memory. The whole matrix of features is never in memory. To continue after an interruption, run the same command
     again. If the result is already stored, the command reports it. The command starts its ranks on this machine; in an
     MPI job (mpirun -n 4 gnnloom propagate NAME), the processes of the job are the ranks.

@@ -123,7 +123,7 @@ def run_command(
         raise click.UsageError("missing argument RECIPE: a file, or a name that `gnnloom run --list` shows")
     if emit and (dry_run or plan or until or first or restart):
         raise click.UsageError("--emit runs no stage: remove --dry-run, --plan, --from, --until and --restart")
-    # Without MPI these ranks cannot agree on anything, so only one of them acts.
+    # Without MPI these ranks cannot agree on anything, so only one rank acts.
     if launched.rank > 0 and (emit or dry_run or plan or cluster != "mpi"):
         return  # rank 0 prints for all
     if launched.size > 1 and cluster != "mpi":

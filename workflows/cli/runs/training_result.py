@@ -34,7 +34,7 @@ def show_training(result: Mapping[str, Any], task: Task | None, *, title: str) -
         result = {**result, "loss": f"{readable('loss', losses[0])} at first, {readable('loss', losses[-1])} at last"}
     scores = [name for name in result if name.partition("_")[0] in _SPLITS]
     if task is not None and task.on_pairs:
-        # Such tasks report so many figures that each gets a line for all splits.
+        # Such tasks report many figures, so each figure gets one line for all splits.
         filtered = filtered_figures(result).items()
         lines = scores_by_figure(task, result) | {f"{name}, filtered": f"{value:.4g} test" for name, value in filtered}
         result = {**{name: value for name, value in result.items() if name not in scores}, **lines}

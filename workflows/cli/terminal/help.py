@@ -188,7 +188,7 @@ def _units(options: Sequence[click.Option], own: Sequence[click.Option]) -> Iter
     """Units that help explains or names together, the most important first: single options, then whole groups.
 
     Args:
-        own: options of what was chosen on the command line.
+        own: options of the choices on the command line.
     """
     first = [*own, *(option for option in options if declared(option).is_common and option not in own)]
     yield from ([option] for option in first)

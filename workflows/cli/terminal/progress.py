@@ -81,8 +81,8 @@ def shown_count(finished: Callable[[], int], total: int, unit: str) -> Iterator[
     """Show how many of some units are finished while the ``with`` block runs.
 
     Args:
-        finished: number of finished units; asked twice a second.
-        unit: what one of them is called.
+        finished: number of finished units; read twice a second.
+        unit: name of a unit.
     """
     with _watched(lambda: (finished(), None), total, unit):
         yield

@@ -12,7 +12,7 @@ from gnnloom.workflows.formatting import noted, readable
 def scores_by_figure(task: Task, measured: Mapping[str, Any]) -> dict[str, str]:
     """The values of each figure on all splits, such as ``0.8856 validation, 0.8605 test``, by what it is called.
 
-    The figure that judges runs comes first. What was not measured is left out.
+    The main figure of runs comes first. Figures that were not measured are left out.
 
     Args:
         measured: metrics by their names, such as ``test_auc``, and ``notes`` about them; others are ignored.

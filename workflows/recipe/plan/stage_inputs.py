@@ -228,7 +228,7 @@ class StageInputs:
 
     @cached_property
     def vertices(self) -> VertexSizes:
-        """The stored vertex data, or what the recipe or its files say of them; no features if they say nothing."""
+        """Sizes of the stored vertex data, or sizes from the recipe or its files; no features if neither states any."""
         if self._stored_vertices is not None:
             return VertexSizes.of(self._stored_vertices)
         section = self.recipe.vertices
@@ -323,7 +323,7 @@ class StageInputs:
 
     @property
     def num_inputs(self) -> int:
-        """Matrices of as many columns as there are features that are the input of the model."""
+        """Number of matrices of feature width in the input of the model."""
         mode, propagation = self.recipe.training.mode, self.recipe.propagation
         if propagation is None:
             return 1
@@ -365,7 +365,7 @@ class StageInputs:
 
     @cached_property
     def shards(self) -> ShardSizes:
-        """The stored shards, or those that are expected of the graph and the partition."""
+        """Sizes of the stored shards, or expected sizes from the graph and the partition."""
         stored = self._stored("shards")
         if stored is not None:
             shards = RowShards(stored) if self.recipe.grid is None else GridShards(stored)

@@ -86,7 +86,7 @@ def _metadata(inputs: StageInputs, plan: TrainProjection) -> int:
     rows, columns = grid.grid
     stored = stored_variants(symmetric=inputs.graph.symmetric, double=grid.permutation == "double")
     variants = len(set(stored.values()))
-    # A window of 1/P of all blocks overlaps as many cells, and those that it cuts at its borders.
+    # A window of 1/P of all blocks overlaps 1/P of the cells, and the cells that its borders cut.
     cells = min(rows * columns, rows * columns // ranks + rows + columns + 1)
     arrays = variants * cells * _arrays_of("grid") + (rows + columns) * _arrays_of("order")
     return planned_metadata(variants * rows * columns + 2 * (rows + columns), arrays, plan.read_bytes)

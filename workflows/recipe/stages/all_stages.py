@@ -39,10 +39,10 @@ STAGES: Final = tuple(dict.fromkeys(kind.name for kind in (*_ALL[:-2], *_TYPED[4
 
 @dataclass(frozen=True)
 class RecipeStages:
-    """The stages that were asked for, and which of them are done.
+    """The requested stages, and whether each stage is done.
 
     Attributes:
-        found: the recipe, and the keys of all its stages, including those that were not asked for.
+        found: the recipe, and the keys of all its stages, including stages that were not requested.
     """
 
     stages: tuple[Stage, ...]

@@ -76,7 +76,7 @@ class TypedPredictStage(PredictStage):
 
 
 def elsewhere(found: Found) -> Elsewhere:
-    """The other graph that a recipe predicts on; false if it predicts on that of the training."""
+    """The other graph that a recipe predicts on; false if it predicts on the training graph."""
     section = found.recipe.predict or PredictSection()
     return Elsewhere(section.on, section.graph, section.vertices, section.unknown)
 

@@ -30,7 +30,7 @@ class MistakesError(InputError):
 
 
 class Mistakes:
-    """Collects the mistakes of a file, to report all of them at once."""
+    """Collects the mistakes of a file, to report them all at once."""
 
     def __init__(self) -> None:
         self._messages: list[str] = []
@@ -57,7 +57,7 @@ class Mistakes:
 
 @dataclass(frozen=True)
 class Document:
-    """The values of a file by section and key, overridden by those that options set.
+    """The values of a file by section and key, overridden by ``--set``.
 
     The entries of a list of sections, such as ``[[relations]]``, are sections ``relations.1``, ``relations.2`` and on.
 
@@ -75,7 +75,7 @@ class Document:
 
         Args:
             settings: ``section.key=value`` each; they override the file.
-            lists: names of sections of which there may be a list.
+            lists: names of sections that may be lists.
 
         Raises:
             NotFoundError: the file cannot be read.
@@ -150,9 +150,10 @@ class Document:
         """Refuse keys that change nothing.
 
         Args:
-            why: why they have no effect, and what to do.
-            causes: section and key of what makes them useless. If one of these was given by ``--set``, keys of the
-                file are accepted, because options are how one tries another value without editing the file.
+            why: why the keys have no effect, and what to do.
+            causes: sections and keys that make them useless. If a cause was given by ``--set``, keys of the file are
+                accepted, because options are how one tries another
+                value without editing the file.
 
         Raises:
             InputError: some of the keys were given; names their lines.

@@ -40,7 +40,7 @@ def convert(given: Given, what: str, hint: Any) -> Any:
 
     Args:
         what: section and key, for the error message.
-        hint: type of the key: a type, a tuple of one, or a union of these.
+        hint: type of the key: a type, a tuple of a type, or a union of types.
 
     Raises:
         InputError: the value has another type, or is a whole number of hundreds of digits.

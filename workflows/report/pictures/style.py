@@ -78,7 +78,7 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
 }
 _PNG_DPI = 200
-#: Distances of ticks are one of these times a power of ten.
+#: Distances of ticks are one of the steps times a power of ten.
 _STEPS = (1, 2, 5, 10)
 #: Share of a picture's width that a legend may take; the tick labels of the y axis need the rest.
 _LEGEND_SHARE = 0.88
@@ -207,7 +207,7 @@ def draw_grid(axes: Axes, axis: Literal["x", "y"] = "y") -> None:
 
 
 def draw_legend(axes: Axes, columns: int = 4) -> None:
-    """Draw a legend above the axes, where it covers no data, in as many columns as fit."""
+    """Draw a legend above the axes, where it covers no data, in at most ``columns`` columns."""
     with rc_context(_SETTINGS):
         for number in range(columns, 0, -1):
             legend = axes.legend(
