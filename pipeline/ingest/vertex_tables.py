@@ -102,6 +102,7 @@ class VertexReading:
         has_header: the first line of a text names its columns.
         ids: the column with the ids of the vertices, as the user of a command writes it; empty if there is none.
         named: names of the columns of each option; none if the columns have numbers only.
+        columns: names of all columns; none if the columns have numbers only.
     """
 
     understood: Understood
@@ -115,6 +116,7 @@ class VertexReading:
     has_header: bool = False
     ids: str = ""
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     def command(self, dataset: str = "NAME") -> str:
         """The command line that stores the vertex data."""
@@ -271,6 +273,13 @@ def read_as_vertices(location: str, header: bool | None = None, decimal: str | N
     return None
 
 
+def table_columns(location: str) -> tuple[str, ...]:
+    """Names of the columns of a table; none if it has none, or the file is no table."""
+    with suppress(InputError):
+        return tuple(_opened(location, (), None, None)[0].names)
+    return ()
+
+
 def is_file(location: str) -> bool:
     """Whether a location is a local file."""
     return is_local(location) and user_path(location.removeprefix("file://")).is_file()
@@ -400,6 +409,7 @@ def _table_reading(
         has_header=has_header,
         ids="" if ids is None else written(table, [ids]),
         named=named,
+        columns=tuple(table.names),
     )
 
 

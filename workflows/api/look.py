@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from gnnloom.pipeline.ingest.vertex_tables import (
     is_file,
     read_as_vertices,
     read_parts_as_vertices,
+    table_columns,
 )
 from gnnloom.pipeline.sources.format import COLUMNS, formats, guess_format, guessed_formats, open_edges
 from gnnloom.pipeline.sources.reading.first_lines import is_called
@@ -48,6 +49,10 @@ _OF_TYPES: Final = "if rdf:type is the type of its subject"
 #: A column with the ids of a type: user_id, userId, movieId; and one that may be called as a type is: user.
 _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 _WORD: Final = re.compile(r"([A-Za-z][a-z]{2,})")
+#: Columns of ids that tables of any type may have: another table's column of this name does not refer to them.
+_ANY_IDS: Final = frozenset({"id", "ids", "key", "index", "name", "code", "node", "vertex", "node_id", "vertex_id"})
+#: How columns of labels of edges begin and end: is_fraud, risk_class.
+_IS_LABEL: Final = re.compile(r"is_\w+|\w+_class|\w+_label|label|class")
 
 
 @dataclass(frozen=True)
@@ -207,25 +212,35 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
         if are_parts(locations):
             return None
         readings = {location: read_as_vertices(location) for location in locations}
+        readings |= _keyed(readings)
         found = {location: _read([location], None, {}, reading) for location, reading in readings.items()}
     except GnnloomError:
         # A file is no table; the reader of edges says what is wrong.
         return None
+    foreign = _foreign_keys(readings, found)
+    for location, columns in foreign.items():
+        if len(columns) == 2 and all(location not in each.values() for each in foreign.values()):
+            # Each row joins a row of one table and a row of another, whatever else it has.
+            readings[location], ends = None, ",".join(columns)
+            if [found[location].files[0].facts.get(end) for end in ("source", "target")] != list(columns):
+                found[location] = _read([location], None, {"columns": ends}, None)
     types = {at: each for at, each in readings.items() if each is not None and not _are_edges(each)}
-    names = [_type_name(location, reading) for location, reading in types.items()]
+    names = {location: _type_name(location, reading) for location, reading in types.items()}
     relations = [location for location in locations if location not in types]
     others = {f"{location} alone": each.command for location, each in found.items()}
-    command = ""
-    if relations and all(each.ids for each in types.values()):
-        words = [word for item in types.items() for word in ("--vertices", _type_table(*item))]
+    command, references = "", _references(types, names, foreign)
+    if (relations or references) and all(each.ids for each in types.values()):
+        words = [word for item in types.items() for word in ("--vertices", _type_table(*item, foreign[item[0]]))]
         values = [_value_columns(found[location].files[0]) for location in relations]
         for location, name, own in zip(relations, _relation_names(relations), values, strict=True):
-            words += ["--relation", _relation(location, name, found[location].files[0], own, names)]
-        words += _merge(max(values, key=len))
+            ends_of = {column: names[other] for column, other in foreign[location].items()}
+            words += ["--relation", _relation(location, name, found[location].files[0], own, names, ends_of)]
+        words += [*references, *_merge(max(values, key=len, default=()))]
         command = shell_command("gnnloom", "ingest", "NAME", *words)
-        for name, reading in zip(names, types.values(), strict=True):
+        for location, reading in types.items():
             if not _is_plain(reading):
-                others[f"then, for the data of {name}"] = shell_command(*reading.words("NAME"), "--of-type", name)
+                told = f"then, for the data of {names[location]}"
+                others[told] = shell_command(*reading.words("NAME"), "--of-type", names[location])
         if len(relations) == 1 and _have_one_type(found[relations[0]].files[0], list(types.values())):
             data = _joint_features(list(types.values()))
             if data and (edges := found[relations[0]].command):
@@ -235,6 +250,68 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
                     {_IF_TYPED: command},
                 )
     return Look(tuple(found[location].files[0] for location in locations), command, others)
+
+
+def _keyed(readings: Mapping[str, VertexReading | None]) -> dict[str, VertexReading]:
+    """Tables that seem to be edges from their own key to the key of another table, as tables of vertices.
+
+    Rows of ``orders.csv`` with the columns ``id`` and ``customer_id`` are orders, if there is a table of customers.
+    """
+    found = dict[str, VertexReading]()
+    for location, reading in readings.items():
+        if not _are_edges(reading):
+            continue
+        columns = table_columns(location)
+        own = {"id", *_called(_file_type(location))}
+        others = {name for other in readings if other != location for name in _called(_file_type(other))}
+        if columns and columns[0].lower() in own and others & {each.lower() for each in columns[1:]}:
+            given = read_as_vertices(f"{location}:{column_list(columns[1:])}")
+            if given is not None and given.ids:
+                found[location] = given
+    return found
+
+
+def _called(name: str) -> set[str]:
+    """Names of columns that have ids of a type."""
+    return {f"{name.lower()}_id", f"{name.lower()}id"}
+
+
+def _foreign_keys(readings: Mapping[str, VertexReading | None], found: Mapping[str, Look]) -> dict[str, dict[str, str]]:
+    """The columns of each table that have ids of another table of vertices, and this table, by the column.
+
+    A column is called as the other table's column of ids (``account``) or as its type (``account_id`` for ``id`` in
+    ``accounts.csv``).
+    """
+    listed = {at: each for at, each in readings.items() if each is not None and not _are_edges(each) and each.columns}
+    keys = dict[str, dict[str, str]]()
+    for location in readings:
+        reading, refers = listed.get(location), dict[str, str]()
+        columns = found[location].files[0].columns if reading is None else reading.columns
+        for other, listing in listed.items():
+            name = _type_name(other, listing).lower()
+            called = {name, *_called(name)} | {listing.ids.lower()} - _ANY_IDS
+            own = [each for each in columns if each.lower() in called and (reading is None or each != reading.ids)]
+            if other != location and len(own) == 1:
+                refers[own[0]] = other
+        # In the order of the table.
+        keys[location] = {column: refers[column] for column in columns if column in refers}
+    return keys
+
+
+def _references(
+    types: Mapping[str, VertexReading], names: Mapping[str, str], foreign: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Options for relations from the rows of tables of vertices to the rows that their columns name."""
+    return [
+        word
+        for location, reading in types.items()
+        for column, other in foreign[location].items()
+        for word in (
+            "--relation",
+            f"{names[location]},{names[location]}_{names[other]},{names[other]}={location}:"
+            + column_list([reading.ids, column]),
+        )
+    ]
 
 
 def _have_one_type(edges: Understood, tables: Sequence[VertexReading]) -> bool:
@@ -261,7 +338,12 @@ def _joint_features(tables: Sequence[VertexReading]) -> str:
 def _type_name(location: str, vertices: VertexReading) -> str:
     """Name of the type of a table's vertices."""
     ids = _OF_TYPE.fullmatch(vertices.ids)
-    return ids[1].lower() if ids is not None else valid_name(Path(location).name.partition(".")[0].removesuffix("s"))
+    return ids[1].lower() if ids is not None else _file_type(location)
+
+
+def _file_type(location: str) -> str:
+    """Name of the type that a table is named after."""
+    return valid_name(Path(location).name.partition(".")[0].removesuffix("s"))
 
 
 def _is_plain(vertices: VertexReading) -> bool:
@@ -269,9 +351,14 @@ def _is_plain(vertices: VertexReading) -> bool:
     return vertices.others == ("--by-id",) and vertices.named.keys() == vertices.files.keys()
 
 
-def _type_table(location: str, vertices: VertexReading) -> str:
-    """Value of ``--vertices`` for a table: its ids and its vertex data."""
-    held = [f"{column} as {option}" for option, columns in vertices.named.items() for column in columns]
+def _type_table(location: str, vertices: VertexReading, foreign: Collection[str]) -> str:
+    """Value of ``--vertices`` for a table: its ids, and its vertex data without ids of other tables."""
+    held = [
+        f"{column} as {option}"
+        for option, columns in vertices.named.items()
+        for column in columns
+        if column not in foreign and not _OF_TYPE.fullmatch(column)
+    ]
     ids = split_location(f"{location}:{vertices.ids}")[1]
     return f"{_type_name(location, vertices)}={location}:{column_list([*ids, *(held if _is_plain(vertices) else ())])}"
 
@@ -287,17 +374,27 @@ def _relation_names(locations: Sequence[str]) -> list[str]:
     return [names[word] for word in words]
 
 
-def _relation(location: str, name: str, edges: Understood, values: Sequence[str], known: Sequence[str]) -> str:
+def _relation(
+    location: str,
+    name: str,
+    edges: Understood,
+    values: Sequence[str],
+    known: Mapping[str, str],
+    types: Mapping[str, str],
+) -> str:
     """Value of ``--relation`` for a table of edges.
 
     Args:
         name: name of the relation.
         values: see :func:`_value_columns`.
-        known: types that have a table of vertices.
+        known: types that have a table of vertices, by the table.
+        types: types of columns that have ids of such a table.
     """
     ends = [str(edges.facts.get(end, "")) for end in ("source", "target")]
-    default = known[0] if len(known) == 1 else "TYPE"
-    source, target = (each[1].lower() if (each := _OF_TYPE.fullmatch(end)) else default for end in ends)
+    default = next(iter(known.values())) if len(known) == 1 else "TYPE"
+    source, target = (
+        types.get(end) or (each[1].lower() if (each := _OF_TYPE.fullmatch(end)) else default) for end in ends
+    )
     # Without a header, the first two columns are read; arrays have no columns.
     is_named = edges.facts.get("header", True) and COLUMNS in formats()[edges.format].options
     columns = column_list([*ends, *values]) if is_named else ""
@@ -305,13 +402,15 @@ def _relation(location: str, name: str, edges: Understood, values: Sequence[str]
 
 
 def _value_columns(edges: Understood) -> list[str]:
-    """The weights and times of edges, as parts of a table of a relation."""
+    """The weights, times and labels of edges, as parts of a table of a relation."""
     given = next((flag.removeprefix("--columns ").split(",")[2:] for flag in edges.flags if flag.count(",") == 2), [])
     found = dict.fromkeys(["time" if "--times" in edges.flags else "weight"], given[0]) if given else {}
     for name in edges.facts.get("ignored", ()):
         is_time = is_called(name, "times") or find_times(_cells(edges, name)) is not None
         if name not in given and (is_time or is_called(name, "weights")):
             found.setdefault("time" if is_time else "weight", name)
+        elif name not in given and _IS_LABEL.fullmatch(name.lower()):
+            found.setdefault("label", name)
     return [f"{name} as {role}" for role, name in found.items()]
 
 

@@ -290,6 +290,59 @@ def test_several_tables_are_looked_at_one_by_one_and_stored_by_one_command(
     assert {each.name: each.nnz for each in graph.relations} == {"clicks": 30, "likes": 20}
 
 
+DATABASE = {
+    "customers.csv": "id,country,age\n" + "".join(f"{k},{'DE' if k % 2 else 'FR'},{20 + k}.5\n" for k in range(1, 9)),
+    "products.csv": "id,price,category\n" + "".join(f"{k},{k}.99,{'a' if k % 3 else 'b'}\n" for k in range(1, 6)),
+    "orders.csv": "id,customer_id,ordered_at,total\n"
+    + "".join(f"{k},{k % 8 + 1},2024-01-{k % 27 + 1:02d},{k}.50\n" for k in range(1, 31)),
+    "order_items.csv": "id,order_id,product_id,quantity\n"
+    + "".join(f"{k},{k % 30 + 1},{k % 5 + 1},{k % 3 + 1}\n" for k in range(1, 91)),
+}
+PAYMENTS = {
+    "payments.csv": "transaction_id,account,merchant,amount,timestamp,is_fraud\n"
+    + "".join(f"{k},A-{k % 7},M{k % 4},{k}.5,2024-01-{k % 27 + 1:02d},{k % 2}\n" for k in range(40)),
+    "accounts.csv": "account,age,country\n" + "".join(f"A-{k},{30 + k},{'DE' if k % 2 else 'FR'}\n" for k in range(7)),
+    "merchants.csv": "merchant,rating\n" + "".join(f"M{k},{k}.5\n" for k in range(4)),
+}
+
+
+@pytest.mark.parametrize(
+    ("tables", "types", "relations"),
+    [
+        # A table between two tables has edges, and other references are relations from row to row.
+        (
+            DATABASE,
+            {"customer": 8, "order": 30, "product": 5},
+            {"order_customer": ("order", "customer", 30), "order_items": ("order", "product", 30)},
+        ),
+        ({name: DATABASE[name] for name in ("orders.csv", "customers.csv")}, {"customer": 8, "order": 30}, None),
+        (PAYMENTS, {"account": 7, "merchant": 4}, {"payments": ("account", "merchant", 40)}),
+    ],
+)
+def test_columns_with_ids_of_other_tables_become_relations(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tables: dict[str, str],
+    types: dict[str, int],
+    relations: dict[str, tuple[str, str, int]] | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in tables.items():
+        Path(name).write_text(text)
+    found = json.loads(call(tmp_path, "look", *tables, "--json").stdout)
+    words = shlex.split(found["command"].replace("NAME", "stored"))
+    if tables is PAYMENTS:
+        assert "payments.csv:account,merchant,amount as weight,timestamp as time,is_fraud as label" in words[-3]
+    stored = call(tmp_path, *words[1:], "--workers", "0")
+    assert stored.exit_code == 0, stored.stderr
+    graph = gnnloom.Catalog(tmp_path / "catalog")["stored"].typed_graph()
+    assert {each.name: each.count for each in graph.types} == types
+    wanted = relations or {"order_customer": ("order", "customer", 30)}
+    assert {each.name: (each.source.name, each.target.name, each.nnz) for each in graph.relations} == wanted
+    # Keys of other tables are no features.
+    assert "customer_id as feature" not in found["command"]
+
+
 def test_tables_about_the_same_vertices_become_the_data_of_one_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
