@@ -461,7 +461,7 @@ def test_dropout_needs_a_module_that_has_it(catalog: Catalog) -> None:
 
 
 def test_fanouts_for_fewer_hops_than_layers_are_refused(catalog: Catalog) -> None:
-    with pytest.raises(CollectiveError, match="fanout .* 3 layers"):
+    with pytest.raises(CollectiveError, match=r"fanout .* 3 layers"):
         train(LoneCommunicator(), edge_config(catalog, "directed", "fails", fanout=(3, 3)))
 
 
