@@ -19,17 +19,16 @@ from typing import Any, Final
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.format import guess_format
 from gnnloom.pipeline.sources.pyg import unread_tensors
-from gnnloom.pipeline.sources.reading.class_names import is_label
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
 from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import find_ends, is_number, names_ids
-from gnnloom.pipeline.sources.reading.text_table import numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import find_ends, is_number, names_ids, numbers_rows
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
 from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
+from gnnloom.pipeline.sources.vertex_data.class_names import is_label
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, is_target
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
     PARTS,

@@ -14,8 +14,8 @@ from gnnloom.pipeline.ingest.vertex_notes import TASK_FACTS, noted
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, add_facts, task_rows, vertex_phases
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.sources.reading.class_names import names_of
 from gnnloom.pipeline.sources.source import KeyedSource, SeparableSource, VertexData, VertexSource
+from gnnloom.pipeline.sources.vertex_data.class_names import names_of
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds

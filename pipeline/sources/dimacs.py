@@ -45,7 +45,7 @@ from gnnloom.pipeline.sources.reading.lines import (
 )
 from gnnloom.pipeline.sources.reading.parse import parse_from_one
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.understood import Understood
+from gnnloom.pipeline.sources.understood import UNREAD, Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
@@ -157,6 +157,7 @@ class DimacsEdges:
                     f"DIMACS, {graph.counted(graph.num_edges)} of {counted(graph.num_vertices, 'vertex')}"
                     + (", with weights" if graph.weighted else ", without weights"),
                     "the vertices 1, 2 and so on become 0, 1 and so on",
+                    UNREAD if graph.weighted and not self.weights else "",
                 ),
                 flags=(
                     *(("--weights",) if graph.weighted and not self.weights else ()),
@@ -254,7 +255,13 @@ def read_header(file: SourceFile) -> DimacsHeader:
             at += len(line)
         words = line.decode("latin-1").split()
         if len(words) != 4 or words[0] != "p" or words[1] not in _LETTERS or not all(map(is_count, words[2:])):
-            raise bad_line(file, at, "expected `p sp VERTICES ARCS`, `p edge VERTICES EDGES` or `p col VERTICES EDGES`")
+            raise bad_line(
+                file,
+                at,
+                "expected `p sp VERTICES ARCS`, `p edge VERTICES EDGES` or `p col VERTICES EDGES`; if the lines below"
+                " are edges without a letter, as in files of PACE, remove this line and the comments, and give"
+                " `--format snap`",
+            )
         letter, num_vertices, num_edges = _LETTERS[words[1]], int(words[2]), int(words[3])
         data_at = at + len(line)
         while (line := stream.readline(LONGEST_LINE)) and line.strip()[:1] in _COMMENTS + _OTHERS:

@@ -33,12 +33,17 @@ from gnnloom.pipeline.sources.reading.lines import (
 )
 from gnnloom.pipeline.sources.reading.parse import parse_from_one
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.understood import Understood
+from gnnloom.pipeline.sources.understood import UNREAD, Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
 _FIELDS = ("pattern", "real", "integer", "unsigned-integer")
-_SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+#: Other direction of an entry, by the symmetry of its matrix.
+_OTHER_DIRECTION = {
+    "general": "",
+    "symmetric": ", and i to j",
+    "skew-symmetric": ", and i to j with the opposite value",
+}
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,8 @@ class MatrixMarketEdges:
                 },
                 (
                     f"MatrixMarket, {matrix.symmetry}, {counted(matrix.num_entries, 'entry')}, values: {matrix.field}",
-                    f"entry (i, j) is the edge j to i{'' if matrix.symmetry == 'general' else ', and i to j'}",
+                    f"entry (i, j) is the edge j to i{_OTHER_DIRECTION[matrix.symmetry]}",
+                    UNREAD if matrix.field != "pattern" and not self.weights else "",
                 ),
                 flags=(
                     *(("--weights",) if matrix.field != "pattern" and not self.weights else ()),
@@ -231,9 +237,13 @@ def read_header(file: SourceFile) -> MatrixHeader:
                 " edge",
             )
         layout, field, symmetry = words[2:]
-        for what, known in ((layout, ("coordinate",)), (field, _FIELDS), (symmetry, _SYMMETRIES)):
+        for what, known in ((layout, ("coordinate",)), (field, _FIELDS), (symmetry, tuple(_OTHER_DIRECTION))):
             if what not in known:
-                raise InputError(f"{file.location}: the matrix is {what!r}; expected {' or '.join(known)}")
+                raise InputError(
+                    f"{file.location}: the matrix is {what!r}; expected {' or '.join(known)}; in Python,"
+                    " scipy.io.mmread reads it, and scipy.io.mmwrite(file, scipy.sparse.coo_matrix(abs(matrix))) writes"
+                    " the nonzeros"
+                )
         at, line = first_line(stream, len(banner))
     sizes = line.decode("latin-1").split()
     if len(sizes) != 3 or not all(map(is_count, sizes)):

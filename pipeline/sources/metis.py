@@ -53,7 +53,7 @@ from gnnloom.pipeline.sources.reading.lines import (
     ranges_below,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
-from gnnloom.pipeline.sources.understood import Understood
+from gnnloom.pipeline.sources.understood import UNREAD, Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
@@ -164,6 +164,7 @@ class MetisEdges:
                     f"{counted(graph.skipped, 'number')} before the neighbors in each line, not read"
                     if graph.skipped
                     else "",
+                    UNREAD if graph.weighted and not self.weights else "",
                 ),
                 flags=(
                     *(("--weights",) if graph.weighted and not self.weights else ()),

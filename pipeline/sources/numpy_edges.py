@@ -12,6 +12,7 @@ states the number of vertices. Otherwise ids may be any numbers, or text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
@@ -34,7 +35,7 @@ from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
-from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
+from gnnloom.pipeline.sources.understood import SHOWN_ROWS, UNREAD, Understood
 from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
     benchmark_layout,
     has_npz_vertices,
@@ -154,6 +155,7 @@ class EdgeArrays:
         value = self.value.label if self.value is not None else ""
         stated = {} if self.num_vertices is None else {"vertices": self.num_vertices}
         counts = [counted(self.num_edges, "edge"), *(counted(number, "vertex") for number in stated.values())]
+        has_weights = not value and self._has_weights()
         read = f"{', '.join(counts)}; ids in {' and '.join(dict.fromkeys(names))}" + (
             f", values in {value}" if value else ""
         )
@@ -172,13 +174,27 @@ class EdgeArrays:
             (
                 read,
                 f"arrays in the file: {', '.join(contents)}" if contents else "",
+                UNREAD if has_weights else "",
                 "" if are_names is None else f"ids are {'names' if are_names else 'numbers'}",
             ),
             question,
             ("source", "target"),
             tuple((str(source), str(target)) for source, target in zip(*ends, strict=True)),
             are_names,
+            flags=("--weights",) if has_weights else (),
         )
+
+    def _has_weights(self) -> bool:
+        """Whether the file has weights of the edges that are not all 1, as far as its first ones show."""
+        members = member_names(self.file) if self.file.location.endswith(".npz") else []
+        for name in members:
+            if name not in (*WEIGHT_NAMES, "adj_data"):
+                continue
+            with suppress(InputError):
+                weights = open_array(self.file, name)
+                if weights.dtype.kind in "iufb" and weights.shape == (self.num_edges,):
+                    return bool((_first_values(weights) != 1).any())
+        return False
 
     def begins_with_names(self) -> bool:
         """Whether the first ids of a column are names; raises as :func:`judge_column` does."""
@@ -324,7 +340,8 @@ def _open_edges(file: SourceFile, values: Sequence[str]) -> EdgeArrays:
         return _checked(EdgeArrays(file, row.size, FlatColumn(row), FlatColumn(col), weight), col.size)
     raise InputError(
         f"{file.location}: expected an array edge_index, arrays row and col, or a matrix of scipy.sparse.save_npz;"
-        f" found {listed(names) or 'nothing'}"
+        f" found {listed(names) or 'nothing'}; in Python, numpy.savez('edges.npz', edge_index=[sources, targets])"
+        " writes one"
     )
 
 
@@ -363,7 +380,10 @@ def _open_matrix(file: SourceFile, weight: StoredArray | None, prefix: str = "")
         row, col = _open_ids(file, "row"), _open_ids(file, "col")
         return _checked(EdgeArrays(file, row.size, FlatColumn(row), FlatColumn(col), weight, shape[0]), col.size)
     if kind not in {"csr", "csc"}:
-        raise InputError(f"{file.location}: a matrix of format {kind!r}; save it as csr, csc or coo")
+        raise InputError(
+            f"{file.location}: a matrix of format {kind!r}; save it as csr, csc or coo, in Python with"
+            f" scipy.sparse.save_npz('edges.npz', scipy.sparse.load_npz({file.location!r}).tocsr())"
+        )
     indices, indptr = _open_ids(file, f"{prefix}indices"), _open_ids(file, f"{prefix}indptr")
     if indptr.size != shape[0] + 1:
         raise InputError(f"{indptr}: expected {counted(shape[0] + 1, 'offset')}, found {indptr.size:,}")
@@ -409,14 +429,14 @@ def _time_unit(arrays: Sequence[EdgeArrays]) -> str:
         other = next(value for value in given if value.dtype.kind != "M")
         raise InputError(f"{other}: expected dates, as other files have, found {other.dtype}")
     integers = [value for value in given if value.dtype.kind in "iu"]
-    if not dates and not all(have_floats(_first_times(value)).all() for value in integers):
+    if not dates and not all(have_floats(_first_values(value)).all() for value in integers):
         return WHOLE
     return finest_unit(units)
 
 
-def _first_times(times: StoredArray) -> NDArray[Any]:
-    """(at most ``FIRST_ROWS``,) times at the beginning of an array."""
-    return next(times.read_flat(0, min(FIRST_ROWS, times.size)), np.empty(0))
+def _first_values(values: StoredArray) -> NDArray[Any]:
+    """(at most ``FIRST_ROWS``,) numbers at the beginning of an array."""
+    return next(values.read_flat(0, min(FIRST_ROWS, values.size)), np.empty(0))
 
 
 def _open_ids(file: SourceFile, member: str | None, kinds: str = _INTEGERS) -> StoredArray:

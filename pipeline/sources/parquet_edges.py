@@ -14,11 +14,11 @@ from gnnloom.pipeline.sources.binary.edge_columns import checked_ids, checked_va
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
 from gnnloom.pipeline.sources.names import NameChunk, Names
+from gnnloom.pipeline.sources.reading.ends import fields_by_name
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.first_lines import CALLED, is_called
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
-from gnnloom.pipeline.sources.reading.text_layout import find_ends
-from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, fields_by_name
+from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, find_ends
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole, parse_times
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood

@@ -499,7 +499,7 @@ class TextEdges:
             file.location,
             "snap",
             facts,
-            ("; ".join([first, *skipped]), f"{read}{index}", left, ids),
+            ("; ".join([first, *skipped]), f"{read}{index}", left, further.unread, ids),
             question,
             (*titles, *[""] * (width - len(titles))),
             tuple((*row, *[""] * (width - len(row))) for row in shown),

@@ -8,6 +8,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 #: Rows of a file that are shown.
 SHOWN_ROWS: Final = 5
+#: Sentence about weights in a file that are not read.
+UNREAD: Final = "its weights are not read: `--weights` reads them"
 #: Columns that are named, at most.
 _LISTED: Final = 6
 

@@ -61,7 +61,8 @@ class Look:
 
     Attributes:
         files: how each file is read, with its first rows.
-        command: the command that stores the source; empty for edges in memory.
+        command: the command that stores the source; empty for edges in memory, and for files that have to be mended
+            first.
         others: further commands, by the condition under which they apply: ``if each row is a vertex``, or for vertex
             data in addition to edges. For data in memory, they are Python calls.
     """
@@ -78,11 +79,12 @@ class Look:
 
     def commands(self) -> list[str]:
         """All commands, each with the condition under which it applies."""
-        return [*filter(None, [self.command]), *(f"{when}: {command}" for when, command in self.others.items())]
+        others = (f"{when}: {command}" for when, command in self.others.items() if command)
+        return [*filter(None, [self.command]), *others]
 
     def to_json(self) -> dict[str, Any]:
         """The JSON that ``gnnloom look --json`` prints."""
-        others = [{"when": when, "command": command} for when, command in self.others.items()]
+        others = [{"when": when, "command": command} for when, command in self.others.items() if command]
         return {
             "files": [each.to_json() for each in self.files],
             "command": self.command,
@@ -195,8 +197,8 @@ def _read(
         )
     others = {}
     if vertices.rows is Rows.VERTEX_LIKELY:
-        edges, _ = _edges(locations, format_name, options)
-        others[_IF_EDGES] = _command(locations, format_name, options, edges, vertices.ends)
+        given = options | _options_of(vertices.ends, format_name or guess_format(locations))
+        others[_IF_EDGES] = _edges(locations, format_name, given)[1]
     return Look((vertices.understood,), vertices.command(), others)
 
 
@@ -435,7 +437,9 @@ def _two_types(
     Args:
         by_word: any word may be a type, such as ``payer`` and ``shop``; each row is certainly an edge.
     """
-    first = understood[0] if len(locations) == 1 and understood else None
+    # Arrays of a file are not columns.
+    has_columns = len(locations) == 1 and understood and COLUMNS in formats()[understood[0].format].options
+    first = understood[0] if has_columns else None
     ends = [str(first.facts.get(end, "")) for end in ("source", "target")] if first is not None else []
     found = [_OF_TYPE.fullmatch(end) or (_WORD.fullmatch(end) if by_word else None) for end in ends]
     types = [each[1].lower() for each in found if each is not None]
@@ -459,7 +463,28 @@ def _edges(
     flags = [
         word for flag in dict.fromkeys(flag for each in found for flag in each.flags) for word in flag.split(" ", 1)
     ]
-    return tuple(found), _command(locations, format_name, options, found, flags)
+    answered = found
+    if any(each.question for each in found):
+        # A command that the files still refuse is not shown.
+        given = options | _options_of(flags, found[0].format)
+        try:
+            answered = understood_of(open_edges(format_name, locations, given), locations, found[0].format)
+        except GnnloomError:
+            return tuple(found), ""
+        if any(each.question for each in answered):
+            return tuple(found), ""
+    return tuple(found), _command(locations, format_name, options, answered, flags)
+
+
+def _options_of(flags: Sequence[str], format_name: str) -> dict[str, Any]:
+    """Options of a format, from the words of flags with their values."""
+    known = {option.name: option for option in formats()[format_name].options}
+    found: dict[str, Any] = {}
+    for at, word in enumerate(flags):
+        option = known.get(word.removeprefix("--").replace("-", "_")) if word.startswith("--") else None
+        if option is not None:
+            found[option.name] = True if option.kind is bool else flags[at + 1]
+    return found
 
 
 def _command(

@@ -19,7 +19,6 @@ from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges, unit_of_column
 from gnnloom.pipeline.sources.parsers.numerals import COMMA, POINT, REASONS
-from gnnloom.pipeline.sources.reading.class_names import UNKNOWN
 from gnnloom.pipeline.sources.reading.fields import parse_dates, parse_exact
 from gnnloom.pipeline.sources.reading.text_layout import Sample, declared_names, is_count
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole, is_whole, parse_times
@@ -34,6 +33,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     TextCells,
     TextTableCells,
 )
+from gnnloom.pipeline.sources.vertex_data.class_names import UNKNOWN
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import MOST_TICKS, TIME_UNITS, WHOLE, finest_unit, ticks_of_floats
 from gnnloom.storage.wording import did_you_mean

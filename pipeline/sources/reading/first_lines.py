@@ -11,7 +11,7 @@ from typing import Final
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id
-from gnnloom.pipeline.sources.reading.text_layout import DECIMAL_COMMA, Sample, Stated, is_number
+from gnnloom.pipeline.sources.reading.text_layout import DECIMAL_COMMA, Sample, Stated, is_count, is_number
 from gnnloom.pipeline.sources.reading.text_table import TextTable, find_ids, headings
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS
@@ -23,12 +23,16 @@ from gnnloom.storage.wording import shell_command
 CALLED: Final = {
     "weights": frozenset({
         "weight", "weights", "w", "value", "rating", "ratings", "score", "amount", "count", "counts", "n", "freq",
-        "frequency", "similarity", "strength",
+        "frequency", "similarity", "strength", "amt",
     }),
     "times": frozenset({"time", "timestamp", "ts", "date", "datetime", "unixtime", "unix_time", "created_at"}),
 }  # fmt: skip
+#: Seconds from 1970 to 1990, and to 2100.
+_YEARS: Final = 631_152_000, 4_102_444_800
 #: How names of kinds of weights end: combined_score.
-_KINDS_OF_WEIGHTS: Final = ("_weight", "_score", "_count", "_rating", "_similarity", "_strength")
+_KINDS_OF_WEIGHTS: Final = (
+    "_weight", "_score", "_count", "_rating", "_similarity", "_strength", "_amount", "_amt",
+)  # fmt: skip
 
 
 def is_called(name: str, kind: str) -> bool:
@@ -49,18 +53,20 @@ class Suggestion:
         flags: flags of the command line, each with its value; none if no column is left over.
         kind: ``weights`` or ``times`` if the flags read a third column as such; empty if they ignore it.
         column: name of the third column, or ``column 3``.
+        unread: why a column that is called as weights are is not read as such; empty if there is none.
     """
 
     flags: tuple[str, ...] = ()
     kind: str = ""
     column: str = ""
+    unread: str = ""
 
     @property
     def hint(self) -> str:
         """Suggestion for the end of an error's message."""
         ignored = "`--extra-columns` to ignore further columns, or `--columns` to name or number the columns to read"
         if not self.kind:
-            return f"; add {ignored}"
+            return f"{self.unread and f'; {self.unread}'}; add {ignored}"
         return f"; add {' and '.join(map(_shown, self.flags))} to read {self.column} as {self.kind}, {ignored}"
 
 
@@ -140,22 +146,49 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     left = [number for number in range(len(names)) if number not in used]
     if not left or stated.columns:
         return Suggestion()
+    if table.question and (table.has_index or not table.header):
+        # Nothing names all columns.
+        return Suggestion((f"--columns {','.join(str(end + 1) for end in table.ends)}",))
+    unread = ""
     for kind in () if stated.valued else CALLED:
         for number in left:
             is_named = number < len(table.header)
-            is_meant = is_called(names[number], kind) if is_named else (kind, number) == ("weights", 2)
             cells = [row.fields[number] for row in rows if number < len(row.fields)]
+            third = "times" if _count_seconds(cells) else "weights"
+            is_meant = is_called(names[number], kind) if is_named else (kind, number) == (third, 2)
             has_commas = table.separator != b"," and any(map(DECIMAL_COMMA.fullmatch, cells))
             values = [cell.replace(",", ".") if has_commas else cell for cell in cells]
             are_numbers = all(map(is_number, values))
             # Fractions in the only other column weigh edges, whatever they are called.
             is_meant |= kind == "weights" and len(left) == 1 and are_numbers and any(float(each) % 1 for each in values)
+            if is_meant and is_named and not are_numbers and kind == "weights" and not unread:
+                unread = _unread(names[number], cells, table)
             if is_meant and (are_numbers or (kind == "times" and find_times(cells) is not None)):
                 flags = _flags(kind, [*table.ends, number], names, is_named=bool(table.header))
                 return Suggestion((*flags, *(("--decimal ,",) if has_commas else ())), kind, names[number])
-    if table.question and not table.has_index:
+    if table.question:
         return Suggestion(_flags("", table.ends, names, is_named=bool(table.header)))
-    return Suggestion(("--extra-columns",))
+    return Suggestion(("--extra-columns",), unread=unread)
+
+
+def _count_seconds(cells: Sequence[str]) -> bool:
+    """Whether cells are whole seconds or milliseconds since 1970, in the years from 1990 to 2100.
+
+    >>> _count_seconds(["1217567877", "1217573801"]), _count_seconds(["12", "1217573801"])
+    (True, False)
+    """
+    numbers = [int(cell) for cell in cells if is_count(cell)]
+    return len(numbers) == len(cells) > 0 and any(
+        all(unit * _YEARS[0] <= number < unit * _YEARS[1] for number in numbers) for unit in (1, 1000)
+    )
+
+
+def _unread(name: str, cells: Sequence[str], table: TextTable) -> str:
+    """Reason why a column of weights is not read."""
+    cell = next(cell for cell in cells if not is_number(cell))
+    decimals = table.separator == b"," and all(is_number(each) or DECIMAL_COMMA.fullmatch(each) for each in cells)
+    remedy = ", or add `--weights --decimal ,` if a comma precedes decimals" if decimals else ""
+    return f"{name} seems to have weights, and {cell!r} is not a number; write plain numbers to read them{remedy}"
 
 
 def _flags(kind: str, columns: Sequence[int], names: Sequence[str], *, is_named: bool) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ _NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
 _PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
 #: An id in single quotes, which a single name may have.
 _SINGLE_QUOTES: Final = re.compile(r"'[^']*'")
+#: A formula with a text, which keeps Excel from reading the text as a number.
+_FORMULA: Final = re.compile(r'="[^"]*"')
 #: How programs show numbers and ids, and what to do about such ids.
 _SHOWN: Final = {
     re.compile(r"\d(\.\d+)?[eE]\+?\d+", re.ASCII): (
@@ -34,6 +36,7 @@ _SHOWN: Final = {
     ),
     re.compile(r"[-+]?\d+\.\d+", re.ASCII): "a number with decimals; choose the columns of ids with `--columns`",
     _SINGLE_QUOTES: "an id in single quotes; write double quotes or none",
+    _FORMULA: "a formula of Excel; write the text between its quotes",
 }
 _MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.

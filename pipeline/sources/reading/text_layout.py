@@ -40,14 +40,15 @@ _PAIRS = frozenset({
     ("head", "tail"), ("tail", "head"), ("start", "end"), ("sender", "receiver"), ("follower", "followee"),
     ("caller", "callee"), ("citing", "cited"), ("sender", "recipient"), ("payer", "payee"), ("subject", "object"),
     ("parent", "child"), ("child", "parent"), ("origin", "destination"), ("origin", "dest"), ("orig", "dest"),
-    ("orig", "dst"), ("originator", "beneficiary"), ("predecessor", "successor"), ("ego", "alter"), ("row", "col"),
-    ("row", "column"),
+    ("orig", "dst"), ("originator", "beneficiary"), ("orig", "bene"), ("predecessor", "successor"), ("ego", "alter"),
+    ("row", "col"), ("row", "column"), ("follower", "followed"), ("truster", "trustee"), ("trustor", "trustee"),
+    ("rater", "ratee"), ("voter", "votee"), ("donor", "recipient"), ("debtor", "creditor"), ("lender", "borrower"),
 })  # fmt: skip
 #: Pairs that name ends only next to a word for an id (``id1,id2``, ``start_station,end_station``): other columns also
 #: come in such pairs.
 _PAIRS_OF_IDS = frozenset({
     ("start", "end"), ("left", "right"), ("first", "second"), ("1", "2"), ("a", "b"), ("x", "y"), ("u", "v"),
-    ("i", "j"),
+    ("i", "j"), ("pu", "do"), ("pickup", "dropoff"),
 })  # fmt: skip
 _END_WORDS = frozenset(word for pair in _PAIRS | _PAIRS_OF_IDS for word in pair)
 #: Words for an id, next to a word for an end.
@@ -63,6 +64,10 @@ _NO_ID_WORDS = frozenset({
     "weight", "count", "type", "label", "class", "category", "currency", "score", "degree", "port",
 })  # fmt: skip
 _LONG_NO_ID_WORDS = tuple(word for word in _NO_ID_WORDS if len(word) > 5)
+#: Name of a column that pandas gives to an index without a name, in files of other kinds than text.
+PANDAS_INDEX: Final = "__index_level_0__"
+#: Names of a column that pandas, Arrow and others give to the numbers of rows.
+_INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: Words of the name of a column, at most.
 _MOST_TOKENS: Final = 32
 #: The words of a column's name, between signs and where lower case letters or digits begin or end.
@@ -200,6 +205,8 @@ def _other_separator(rows: Sequence[Row], found: bytes, *, are_edges: bool) -> b
         return b":"
     if found == b" " and (mark := _between_words(rows)):
         return mark
+    if found == b"|" and all("||" in row.text and "|" not in row.text.replace("||", "") for row in rows):
+        return b"||"
     if not are_edges or any('"' in row.text for row in rows):
         return b""
     if found == b"\t":
@@ -273,9 +280,9 @@ def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
     """Likely separator of a file's fields; a space stands for runs of blanks.
 
     The comma of a ``.csv`` and the tab of a ``.tsv`` do if the first line has one. Otherwise the separator is the first
-    of the following that the first line has outside of double quotes: a tab, a comma that is not part of a number in
-    other fields, a bar between fields, in a line without blanks a semicolon or two colons, or a colon between numbers;
-    else blanks, or what is usual for the suffix if the line may be one field.
+    of the following that the first line has outside of double quotes: the control character 1, a tab, a comma that is
+    not part of a number in other fields, a bar between fields, in a line without blanks a semicolon or two colons, or a
+    colon between numbers; else blanks, or what is usual for the suffix if the line may be one field.
 
     Args:
         line: the first line that is neither blank nor a comment.
@@ -290,6 +297,8 @@ def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
         len(others) > 1 and all(_DECIMAL.fullmatch(each) for each in others if b"," in each)
     )
     present = {
+        # Hive writes this character, which no other text has.
+        b"\x01": b"\x01" in text,
         # NCBI puts a tab on both sides of a bar.
         b"\t": b"\t" in text and b"\t|\t" not in text,
         b",": b"," in text and not is_decimal,
@@ -351,6 +360,11 @@ def names_ids(cell: str) -> bool:
     return _EXTRAS.search(re.sub(r"[^a-z]", "", cell.lower())) is not None
 
 
+def numbers_rows(name: str) -> bool:
+    """Whether a column of this name numbers the rows, as the index of a data frame does in a file."""
+    return name.lower() in _INDEXES
+
+
 def names_ends(first: str, second: str) -> bool:
     """Whether two names of columns name the ends of an edge, as ``source`` and ``target`` do.
 
@@ -384,10 +398,23 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
             is_clear = (first, second) not in _PAIRS_OF_IDS or not _ID_WORDS.isdisjoint(rest)
             if is_clear and first in words and second in words:
                 found.add((words[first], words[second]))
+    for columns_of_word in _columns_by_word(names).values():
+        if len(columns_of_word) == 2:
+            found.add((columns_of_word[0], columns_of_word[1]))
     # Head or tail, parent or child may be the source: the first column is.
     pairs = sorted(pair for pair in found if pair[0] < pair[1] or pair[::-1] not in found)
     called_ids = [pair for pair in pairs if all(names_ids(names[end]) for end in pair)]
     return called_ids or pairs
+
+
+def _columns_by_word(names: Sequence[str]) -> dict[str, list[int]]:
+    """Numbers of the columns that are called by one word for an id; pandas adds ``.1`` to the second name."""
+    found: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        word = name.strip().lower().removesuffix(".1")
+        if word in _ID_WORDS:
+            found.setdefault(word, []).append(number)
+    return found
 
 
 def _is_no_id(token: str) -> bool:

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gnnloom.pipeline.sources.reading.ends import fields_by_name, have_times, named_fields, numbered_fields, open_ends
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.foreign import refuse_drawn, refuse_marked, refuse_others
 from gnnloom.pipeline.sources.reading.lines import HAS_RETURN, bad_line
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
+from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn, refuse_marked, refuse_others
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
     Row,
     Sample,
     Stated,
-    declared_names,
     fields_of,
     find_ends,
     is_count,
@@ -29,6 +29,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     is_number,
     names_ends,
     names_ids,
+    numbers_rows,
 )
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole
 from gnnloom.storage.errors import InputError
@@ -38,8 +39,6 @@ from gnnloom.storage.wording import shell_command
 _LOOKED_AT: Final = 1000
 #: A name of a column of ids: user_id, itemId, "Customer ID".
 _CALLED_ID: Final = re.compile(r"(?:[a-z]|[\W_])I[dD]$|[\W_]id$")
-#: Characters of the name of a column that a message shows.
-_SHOWN: Final = 40
 #: Fields of a triple.
 _TRIPLE: Final = 3
 #: Signs of comments in formats other than SNAP and MatrixMarket.
@@ -48,10 +47,6 @@ _COMMENTS: Final = ("//", "--", "!", ";", "/*")
 _WORDS: Final = {
     b" ": "blanks", b"\t": "tabs", b",": "commas", b";": "semicolons", b"|": "bars", b":": "colons",
 }  # fmt: skip
-#: Name of a column that pandas gives to an index without a name, in files of other kinds than text.
-PANDAS_INDEX: Final = "__index_level_0__"
-#: Names of a column that pandas, Arrow and others give to the numbers of rows.
-_INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: A field in quotes at the beginning of a line.
 _FIRST_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
 #: A word with a number or a letter at its end: node1, user_a.
@@ -118,7 +113,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     # A first line with the number of the others has none of their columns.
     has_count = stated.header is True and len(first.fields) == 1 and bool(rows) and is_count(first.fields[0])
     width = len(rows[0].fields) if has_count else len(first.fields) + is_short
-    chosen = _numbered(first.fields, width, columns, has_header=stated.header is True and not has_count)
+    chosen = numbered_fields(first.fields, width, columns, has_header=stated.header is True and not has_count)
     # A user who chooses columns by number, without the first column, says that the first column has no name.
     has_row_names = is_short and (0 not in chosen if chosen else _begins_with_row_names(sample, stated.valued))
     if has_row_names is None:
@@ -136,7 +131,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     has_index = bool(names) and (is_index or has_row_names) and not columns
     if has_count:
         names = tuple(f"column {number + 1}" for number in range(width))
-    fields = chosen or _named(file, cells if names else first.fields, columns, named=stated.header is not False)
+    fields = chosen or named_fields(file, cells if names else first.fields, columns, named=stated.header is not False)
     if has_index:
         fields = (1, 2, 3) if stated.valued else (1, 2)
         if not stated.extra_columns and all(len(row.fields) > fields[-1] + 1 for row in rows[:1]):
@@ -155,6 +150,9 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         if not stated.extra_columns:
             fields += tuple(at for at in range(int(has_index), len(titles)) if at not in fields)[:1]
     refuse_marked(file, sample)
+    if not (columns or question):
+        likely, question = open_ends(file, sample, stated, names, (fields[0], fields[1]) if fields else (0, 1))
+        fields = (*likely, *fields[2:]) if question and likely != (fields[:2] or (0, 1)) else fields
     if not columns:
         refuse_others(file, sample, named_ends, has_header=bool(names), is_valued=stated.valued)
     return TextTable(
@@ -290,66 +288,6 @@ def _commented_titles(sample: Sample) -> tuple[str, ...]:
     return titles if is_header else ()
 
 
-def _check_folders(location: str, names: Sequence[str]) -> None:
-    """Refuse a part of a table one of whose ends is in the names of its folders, as partitions of Spark and Hive are.
-
-    Raises:
-        InputError: the header has one end of an edge, and a folder such as ``src=7`` the other.
-    """
-    folders = [part.partition("=")[0] for part in location.split("/")[:-1] if "=" in part]
-    if not find_ends(names) and any(max(ends) >= len(names) for ends in find_ends([*names, *folders])):
-        raise InputError(
-            f"{location}: one end of the edges is in the name of the folder, which is not read; write the table without"
-            " partitions, for example with pandas.read_parquet(FOLDER).to_parquet('edges.parquet')"
-        )
-
-
-def fields_by_name(
-    location: str, names: Sequence[str], first: tuple[int, ...], *, valued: bool, numbered: bool = False
-) -> tuple[tuple[int, ...], str] | None:
-    """Columns that a header names as the ends of edges, if they differ from the columns that are read without names.
-
-    Args:
-        first: numbers of the ends that are read without names.
-        valued: a column of weights or times follows.
-        numbered: options write numbers of columns, as the names are in a comment.
-
-    Returns:
-        Numbers of the source, the target and the value; and a question if several columns are possible, else nothing.
-    """
-    named_ends = find_ends(names)
-    _check_folders(location, names)
-    ends = named_ends[0] if named_ends and first not in named_ends else first
-    twins = [
-        (names[end], other)
-        for end in ends
-        if end < len(names)
-        for other in names
-        if other != names[end] and other.lower() == names[end].lower()
-    ]
-    if not twins and ends == first:
-        return None
-    others = [at for at in range(len(names)) if at not in ends and not numbers_rows(names[at])]
-    written = [str(at + 1) if numbered else name for at, name in enumerate(names)]
-    chosen = [",".join(written[end] for end in pair) for pair in named_ends]
-    question = ""
-    if twins:
-        columns = ",".join(written[end] for end in ends)
-        question = (
-            f"{location}: the names of columns {twins[0][0]} and {twins[0][1]} differ only in their letters' case; add"
-            f" `{shell_command('--columns', columns)}`, or `--columns` with the other columns of both ends"
-        )
-    elif len(named_ends) > 1:
-        options = " or ".join(f"`{shell_command('--columns', columns)}`" for columns in chosen)
-        question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
-    elif valued and len(others) != 1:
-        question = (
-            f"{location}: the header names {names[ends[0]]} and {names[ends[1]]} as the ends of edges; add"
-            f" `{shell_command('--columns', f'{chosen[0]},VALUE')}` with the column of the weights or times as VALUE"
-        )
-    return (*ends, *((others or [len(names)])[:1] if valued else ())), question
-
-
 def _says_undirected(file: SourceFile, sample: Sample, header: Sequence[str]) -> bool:
     """Whether a file says that its edges have no direction: in its first comment, or in Gephi's column ``Type``.
 
@@ -424,11 +362,6 @@ def describe_columns(table: TextTable, names: Sequence[str], value: str) -> dict
     }
 
 
-def numbers_rows(name: str) -> bool:
-    """Whether a column of this name numbers the rows, as the index of a data frame does in a file."""
-    return name.lower() in _INDEXES
-
-
 def is_header(fields: Sequence[str], *, valued: bool) -> bool:
     """Whether a first row names the columns, as far as its own fields are certain.
 
@@ -497,42 +430,17 @@ def _is_over_values(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, 
         return False
     for at, title in enumerate(cells):
         below = [row.fields[at] for row in rows[:_LOOKED_AT] if at < len(row.fields)]
-        if at in ends or not _LETTERS.search(title) or is_number(title) or is_missing_id(title) or not all(below):
+        if (
+            (at in ends and not have_times(below))
+            or not _LETTERS.search(title)
+            or is_number(title)
+            or is_missing_id(title)
+            or not all(below)
+        ):
             continue
-        if below and (all(is_number(cell) or DECIMAL_COMMA.fullmatch(cell) for cell in below) or find_times(below)):
+        if below and (all(is_number(cell) or DECIMAL_COMMA.fullmatch(cell) for cell in below) or have_times(below)):
             return True
     return False
-
-
-def _named(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
-    """Indices of the fields with these names in the first row."""
-    known = first if named else [str(number + 1) for number in range(len(first))]
-    found: list[int] = []
-    for column in columns:
-        numbers = declared_names(known, column)
-        if not numbers:
-            hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
-            there = ", ".join(each[:_SHOWN] for each in known)
-            raise InputError(f"{file.location}: no column {column}; the first line has {there}{hint}")
-        if len(numbers) > 1:
-            raise InputError(
-                f"{file.location}: {len(numbers)} columns are called {column}; give their numbers from 1 and `--header`"
-            )
-        found += numbers
-    return tuple(found)
-
-
-def _numbered(first: Sequence[str], width: int, columns: Sequence[str], *, has_header: bool) -> tuple[int, ...]:
-    """Indices of columns that are chosen by their numbers from 1; none if they are chosen by name.
-
-    Args:
-        width: number of columns.
-        has_header: the user says that the first row names the columns, and a column may be called 2.
-    """
-    numbers = [str(number) for number in range(1, width + 1)]
-    if any(column not in numbers or (has_header and column in first) for column in columns):
-        return ()
-    return tuple(map(numbers.index, columns))
 
 
 def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable, *, are_names: bool = False) -> IdKind:
@@ -552,7 +460,8 @@ def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable,
         _check_first_lines(file, stated, sample, rows, table)
         return IdKind(are_names=True)
     # Among numbers, a line that begins with a comment sign can only be a comment.
-    found = _find_kind(file, [row for row in rows if row.text[0] not in "#%"], table)
+    plain = [row for row in rows if row.text[0] not in "#%"]
+    found = _find_kind(file, plain or rows, table)
     if found.are_names:
         found = _find_kind(file, rows, table)
         _check_first_lines(file, stated, sample, rows, table)

@@ -19,22 +19,23 @@ from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked,
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.parsers import name_parser
 from gnnloom.pipeline.sources.parsers.numerals import OPEN_COMMENT, REASONS, TAB, word_numbers
-from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
-from gnnloom.pipeline.sources.reading.foreign import refuse_drawn
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, has_names, names_ids, row_blocks
-from gnnloom.pipeline.sources.reading.text_table import (
+from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn
+from gnnloom.pipeline.sources.reading.text_layout import (
     PANDAS_INDEX,
-    is_short_header,
-    lacks_first_name,
-    names_question,
+    Sample,
+    Stated,
+    has_names,
+    names_ids,
     numbers_rows,
-    spelled,
+    row_blocks,
 )
+from gnnloom.pipeline.sources.reading.text_table import is_short_header, lacks_first_name, names_question, spelled
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.pipeline.sources.understood import columns_in_words, header_in_words
+from gnnloom.pipeline.sources.vertex_data.class_names import NamedLabels
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import by_rows
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS

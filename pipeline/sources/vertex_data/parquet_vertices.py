@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.reading.files import open_file
-from gnnloom.pipeline.sources.reading.text_layout import names_ids
-from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX
+from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, names_ids
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, ids_question, of_vertices
 from gnnloom.storage.errors import InputError

@@ -17,18 +17,20 @@ from typing import Final
 
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
-from gnnloom.pipeline.sources.reading.class_names import UNKNOWN, is_heading
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file, shown_location
-from gnnloom.pipeline.sources.reading.foreign import refuse_drawn
-from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_grouped, is_number, names_ids
-from gnnloom.pipeline.sources.reading.text_table import (
+from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn
+from gnnloom.pipeline.sources.reading.text_layout import (
     PANDAS_INDEX,
-    is_short_header,
-    lacks_first_name,
-    names_question,
+    Row,
+    Sample,
+    Stated,
+    is_grouped,
+    is_number,
+    names_ids,
     numbers_rows,
 )
+from gnnloom.pipeline.sources.reading.text_table import is_short_header, lacks_first_name, names_question
 from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
     NumpyCells,
@@ -37,6 +39,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     TextTableCells,
     column_name,
 )
+from gnnloom.pipeline.sources.vertex_data.class_names import UNKNOWN, is_heading
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError

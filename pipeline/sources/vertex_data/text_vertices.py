@@ -8,7 +8,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.sources.reading.class_names import NamedLabels
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
 from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
@@ -22,10 +21,10 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     read_array,
     read_sample,
 )
-from gnnloom.pipeline.sources.reading.text_layout import Sample, has_names, names_ids
-from gnnloom.pipeline.sources.reading.text_table import numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import Sample, has_names, names_ids, numbers_rows
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.understood import Understood, header_in_words, ids_question, of_vertices
+from gnnloom.pipeline.sources.vertex_data.class_names import NamedLabels
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS, array_in_file
 from gnnloom.storage.wording import counted

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -76,6 +77,19 @@ READ = {
     "balances before and after": Case(
         {"t.csv": "nameOrig,newbalanceOrig,nameDest,newbalanceDest,amount\na,1.5,b,0.5,9\nb,2.5,c,0.5,8\n"},
         "a>b=9, b>c=8"),
+    "seconds since 1970 in the third column": Case({"a.txt": "9 8 1217567877\n1 3 1217573801\n"},
+                                                   "9>8, 1>3"),
+    "Hive": Case({"e.txt": "ann\x01bo\nbo\x01cy\n"}, "ann>bo, bo>cy"),
+    "two bars": Case({"e.txt": "ann||bo\nbo||cy\n"}, "ann>bo, bo>cy"),
+    "all ids begin with a number sign": Case({"e.csv": "source,target\n#1,#2\n#2,#3\n"}, "#1>#2, #2>#3"),
+    "rows of two numbers that count nothing": Case({"e.txt": "  1  2\n  2  3\n 10 11\n"}, "1>2, 2>3, 10>11"),
+    "originators and beneficiaries": Case(
+        {"t.csv": "tran_id,orig_acct,bene_acct,tx_type,base_amt\n1,10,20,CASH,200.5\n2,20,30,CASH,0.5\n"},
+        "10>20=200.5, 20>30=0.5"),
+    "places of pickup and dropoff": Case(
+        {"t.csv": "VendorID,tpep_pickup_datetime,tpep_dropoff_datetime,PULocationID,DOLocationID\n"
+                  "1,2020-01-01 00:28:15,2020-01-01 00:33:03,238,239\n1,2020-01-01 00:35:39,2020-01-01 00:43,239,8\n"},
+        "238>239, 239>8"),
     "STRING": Case({"l.txt": "protein1 protein2 fusion combined_score\n9.A 9.B 0 173\n9.B 9.C 1 154\n"},
                    "9.A>9.B=173, 9.B>9.C=154"),
     "a header in the first part": Case({"a.csv": "source,target\nann,bo\n", "b.csv": "bo,cy\n"}, "ann>bo, bo>cy"),
@@ -130,6 +144,45 @@ REFUSED = {
         ("GraphML",)),
     "LZ4": Refused({"e.csv": _LZ4}, ("compression", "lz4")),
     "uncompress": Refused({"e.txt": b"\x1f\x9d\x901 2\n2 3\n"}, ("compression",)),
+    "zeros and ones below names": Refused({"m.csv": "a,b\n0,1\n1,0\n"}, ("m.csv", "`--columns 1,2`")),
+    "a matrix that is not square": Refused({"m.csv": "0,1,0,1\n1,0,0,1\n"}, ("m.csv", "0 or 1")),
+    "three vertices without loops": Refused({"m.csv": "0,2,0\n0,0,5\n7,0,0\n"}, ("m.csv", "matrix")),
+    "a title above the names of columns": Refused({"e.csv": "My export\nsource,target\na,b\nb,c\n"},
+                                                  ("line 1", "title")),
+    "features of libsvm": Refused({"e.svm": "1 3:1\n0 2:1\n"}, ("line 1", "libsvm")),
+    "a call torn at its comma": Refused({"e.txt": "g.addV('p').p('id',1)\ng.addV('p').p('id',2)\n"},
+                                        ("line 1", "brackets")),
+    "relations between numbers": Refused(
+        {"e.tsv": "00260881\t_hypernym\t00260622\n01332730\t_form\t03122748\n06066555\t_form\t00645415\n"},
+        ("line 1", "`--format triples`")),
+    "counts above ids from 1": Refused({"e.txt": "5 4\n1 2\n2 3\n3 4\n4 5\n"}, ("line 1", "`--format snap --header`")),
+    "counts above many ids": Refused(
+        {"e.txt": "40001 40000\n" + "".join(f"{k} {k + 1}\n" for k in range(40000))}, ("line 1", "40,000 edges")),
+    "the size of a matrix": Refused({"e.txt": "4 4 3\n2 1\n3 1\n4 3\n"}, ("line 1", "4 x 4")),
+    "formulas that keep zeros": Refused({"e.csv": 'source,target\n="001",="002"\n="002",="003"\n'},
+                                        ("line 2", "Excel")),
+    "a sign that is seldom a separator": Refused({"e.txt": "a^b\nb^c\n"}, ("line 1", "`--delimiter '^'`")),
+    "the number of a line before its edge": Refused(
+        {"e.csv": "1,5,6\n2,6,7\n3,7,8\n"}, ("`--columns 2,3`", "`--columns 1,2,3`"), "--ids compact"),
+    "many columns without names": Refused(
+        {"routes.dat": "2B,410,AER,2965,KZN,2990,,0,CR2\n2B,410,KZN,2990,AER,2965,,0,CR2\n"},
+        ("9 columns", "`--columns 3,5`"), "--ids compact"),
+    "times of day": Refused(
+        {"stop_times.txt": "trip_id,arrival_time,stop_id\nT1,08:00:00,A\nT1,08:05:00,B\nT2,09:00:00,A\n"},
+        ("arrival_time", "`--columns trip_id,stop_id`"), "--ids compact"),
+    "dates": Refused({"g.txt": "0\t2010-10-19T23:55:27Z\t30.2\t22847\n0\t2010-10-18T22:17:43Z\t30.5\t4203\n"},
+                     ("column 2", "`--columns 1,4`"), "--ids compact"),
+    "two columns of one name": Refused(
+        {"t.csv": "Time,From Bank,Account,To Bank,Account,Paid\n1,010,8E,010,8D,3.5\n2,011,8F,001,8E,0.5\n"},
+        ("From Bank,To Bank", "`--columns 3,5 --header`"), "--ids compact"),
+    "weights in dollars": Refused({"e.csv": "source,target,amount\na,b,$1.5\nb,c,$2.5\n"}, ("amount", "'$1.5'"),
+                                  "--ids compact"),
+    "the properties of WebGraph": Refused({"g.properties": "#BVGraph properties\nnodes=3\narcs=4\n"}, ("WebGraph",)),
+    "a dump of PostgreSQL": Refused({"d.sql": "SET statement_timeout = 0;\nCOPY e (s, t) FROM stdin;\n1\t2\n"},
+                                    ("SQL",)),
+    "a complex matrix": Refused(
+        {"m.mtx": "%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 2 1 1\n"}, ("complex", "mmwrite"), ""),
+    "a decomposition of PACE": Refused({"g.gr": "p tw 3 2\n1 2\n2 3\n"}, ("line 1", "`--format snap`"), ""),
     "several tables": Refused(
         {"users.csv": "user_id,age\n1,20\n2,30\n", "items.csv": "item_id,price\n7,2.5\n",
          "ratings.csv": "user_id,item_id,rating\n1,7,5\n2,7,4\n"}, ("gnnloom look", "ratings.csv`"), ""),
@@ -149,6 +202,29 @@ def test_what_is_no_list_of_edges_is_refused_with_the_way_out(tmp_path: Path, ca
     result = call(tmp_path, "ingest", "g", *files, *want.words.split(), "--workers", "0")
     assert isinstance(result.exception, GnnloomError), (result.output, result.exception)
     assert [word for word in want.says if word not in str(result.exception)] == []
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_look_at_what_is_refused_shows_no_command_that_is_refused_at_once(tmp_path: Path, case: str) -> None:
+    looked = call(tmp_path, "look", *written(tmp_path, REFUSED[case].files), "--json")
+    if looked.exit_code:
+        assert isinstance(looked.exception, GnnloomError), looked.exception
+        return
+    command = json.loads(looked.stdout)["command"]
+    if command.startswith("gnnloom ingest"):
+        stored = call(tmp_path, *shlex.split(command.replace("NAME", "g", 1))[1:], "--workers", "0")
+        assert stored.exit_code == 0, (command, stored.exception)
+
+
+def test_weights_that_are_not_read_are_named(tmp_path: Path) -> None:
+    (name,) = written(tmp_path, {"m.mtx": "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 5\n"})
+    looked = call(tmp_path, "look", name)
+    assert "`--weights`" in looked.stdout
+    assert "not read" not in call(tmp_path, "look", name, "--weights").stdout
+    np.savez(tmp_path / "e.npz", row=[0, 1], col=[1, 2], data=[0.5, 2.0])
+    found = json.loads(call(tmp_path, "look", str(tmp_path / "e.npz"), "--json").stdout)
+    assert found["command"].endswith("--weights")
+    assert "others" not in found
 
 
 def test_the_command_that_a_refusal_of_several_tables_names_leads_to_a_graph(

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
-from gnnloom.pipeline.sources.reading.class_names import MOST_NAMES, UNKNOWN
 from gnnloom.pipeline.sources.reading.files import SourceFile, shown_location
-from gnnloom.pipeline.sources.reading.text_layout import names_ids
-from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX, numbers_rows, spelled
+from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_table import spelled
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
 from gnnloom.pipeline.sources.vertex_data.cells import (
@@ -35,6 +34,7 @@ from gnnloom.pipeline.sources.vertex_data.chosen.surveys import (
     Survey,
     cell_numbers,
 )
+from gnnloom.pipeline.sources.vertex_data.class_names import MOST_NAMES, UNKNOWN
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
     ELSE,
     Column,

@@ -13,8 +13,7 @@ from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, open_array
 from gnnloom.pipeline.sources.reading.fields import PLAIN
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated
-from gnnloom.pipeline.sources.reading.text_table import PANDAS_INDEX
+from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, Sample, Stated
 from gnnloom.pipeline.sources.source import OneArray, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.pipeline.sources.vertex_data.cells import LOOKED_AT

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import Names
-from gnnloom.pipeline.sources.reading.class_names import UNKNOWN
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.vertex_data.cells import CellBlock, CellTable
+from gnnloom.pipeline.sources.vertex_data.class_names import UNKNOWN
 from gnnloom.pipeline.sources.vertex_data.table_columns import Column
 from gnnloom.storage.errors import InputError
 

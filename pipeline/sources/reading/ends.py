@@ -1,0 +1,204 @@
+"""Decides which columns of a text table have the two ends of an edge: by number, by name, or by what their cells show.
+
+Columns that a header calls the ends are read wherever they stand. If neither names nor cells say which columns are the
+ends, the user is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final
+
+from gnnloom.pipeline.sources.reading.files import SourceFile
+from gnnloom.pipeline.sources.reading.name_ids import is_id
+from gnnloom.pipeline.sources.reading.text_layout import (
+    Row,
+    Sample,
+    Stated,
+    declared_names,
+    find_ends,
+    is_number,
+    names_ids,
+    numbers_rows,
+)
+from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import shell_command
+
+#: Rows at the beginning of a file whose cells show what their columns have.
+_LOOKED_AT: Final = 1000
+#: Characters of the name of a column that a message shows.
+_SHOWN: Final = 40
+#: A table without a header has the ends, a weight and a time, and no more columns.
+_MOST_UNNAMED: Final = 4
+#: Rows whose first fields may count them.
+_FEWEST_COUNTED: Final = 3
+#: A time of day.
+_CLOCK: Final = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", re.ASCII)
+
+
+def fields_by_name(
+    location: str, names: Sequence[str], first: tuple[int, ...], *, valued: bool, numbered: bool = False
+) -> tuple[tuple[int, ...], str] | None:
+    """Columns that a header names as the ends of edges, if they differ from the columns that are read without names.
+
+    Args:
+        first: numbers of the ends that are read without names.
+        valued: a column of weights or times follows.
+        numbered: options write numbers of columns, as the names are in a comment.
+
+    Returns:
+        Numbers of the source, the target and the value; and a question if several columns are possible, else nothing.
+    """
+    named_ends = find_ends(names)
+    _check_folders(location, names)
+    ends = named_ends[0] if named_ends and first not in named_ends else first
+    twins = [
+        (names[end], other)
+        for end in ends
+        if end < len(names)
+        for other in names
+        if other != names[end] and other.lower() == names[end].lower()
+    ]
+    if not twins and ends == first:
+        return None
+    others = [at for at in range(len(names)) if at not in ends and not numbers_rows(names[at])]
+    chosen = [_columns_option(names, pair, numbered=numbered) for pair in named_ends]
+    question = ""
+    if twins:
+        columns = _columns_option(names, ends, numbered=numbered)
+        question = (
+            f"{location}: the names of columns {twins[0][0]} and {twins[0][1]} differ only in their letters' case; add"
+            f" `{columns}`, or `--columns` with the other columns of both ends"
+        )
+    elif len(named_ends) > 1:
+        options = " or ".join(f"`{columns}`" for columns in chosen)
+        question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
+    elif valued and len(others) != 1:
+        question = (
+            f"{location}: the header names {names[ends[0]]} and {names[ends[1]]} as the ends of edges; add"
+            f" `{_columns_option(names, (*named_ends[0], -1), numbered=numbered)}` with the column of the weights or"
+            " times as VALUE"
+        )
+    return (*ends, *((others or [len(names)])[:1] if valued else ())), question
+
+
+def _check_folders(location: str, names: Sequence[str]) -> None:
+    """Refuse a part of a table one of whose ends is in the names of its folders, as partitions of Spark and Hive are.
+
+    Raises:
+        InputError: the header has one end of an edge, and a folder such as ``src=7`` the other.
+    """
+    folders = [part.partition("=")[0] for part in location.split("/")[:-1] if "=" in part]
+    if not find_ends(names) and any(max(ends) >= len(names) for ends in find_ends([*names, *folders])):
+        raise InputError(
+            f"{location}: one end of the edges is in the name of the folder, which is not read; write the table without"
+            " partitions, for example with pandas.read_parquet(FOLDER).to_parquet('edges.parquet')"
+        )
+
+
+def named_fields(file: SourceFile, first: Sequence[str], columns: Sequence[str], *, named: bool) -> tuple[int, ...]:
+    """Indices of the fields with these names in the first row."""
+    known = first if named else [str(number + 1) for number in range(len(first))]
+    found: list[int] = []
+    for column in columns:
+        numbers = declared_names(known, column)
+        if not numbers:
+            hint = "; if it does not name the columns, give their numbers from 1 and `--no-header`" if named else ""
+            there = ", ".join(each[:_SHOWN] for each in known)
+            raise InputError(f"{file.location}: no column {column}; the first line has {there}{hint}")
+        if len(numbers) > 1:
+            raise InputError(
+                f"{file.location}: {len(numbers)} columns are called {column}; give their numbers from 1 and `--header`"
+            )
+        found += numbers
+    return tuple(found)
+
+
+def numbered_fields(first: Sequence[str], width: int, columns: Sequence[str], *, has_header: bool) -> tuple[int, ...]:
+    """Indices of columns that are chosen by their numbers from 1; none if they are chosen by name.
+
+    Args:
+        width: number of columns.
+        has_header: the user says that the first row names the columns, and a column may be called 2.
+    """
+    numbers = [str(number) for number in range(1, width + 1)]
+    if any(column not in numbers or (has_header and column in first) for column in columns):
+        return ()
+    return tuple(map(numbers.index, columns))
+
+
+def _columns_option(names: Sequence[str], columns: Sequence[int], *, numbered: bool) -> str:
+    """The option that reads columns, by their names if these are distinct; -1 stands for a column of values.
+
+    Args:
+        numbered: the names are in a comment, which options cannot use.
+    """
+    chosen = [names[at] if at < len(names) else "" for at in columns if at >= 0]
+    is_distinct = all(names.count(name) == 1 and "," not in name for name in chosen)
+    written = ["VALUE" if at < 0 else names[at] if is_distinct and not numbered else str(at + 1) for at in columns]
+    return shell_command("--columns", ",".join(written), *([] if is_distinct or numbered else ["--header"]))
+
+
+def open_ends(
+    file: SourceFile, sample: Sample, stated: Stated, names: Sequence[str], ends: tuple[int, int]
+) -> tuple[tuple[int, int], str]:
+    """More likely columns of the ends of edges, with the question; the given columns and no question if there are none.
+
+    Args:
+        names: names of the columns; none if the first row is an edge.
+        ends: numbers of the columns that would be read.
+    """
+    rows = sample.rows[1 if names else 0 :][:_LOOKED_AT]
+    width = min((len(row.fields) for row in rows), default=0)
+    if max(ends) >= width or stated.extra_columns:
+        return ends, ""
+    times = [have_times([row.fields[at] for row in rows]) for at in range(width)]
+    likely = _likely_ends(rows, names, [at for at in range(width) if not times[at]]) or ends
+    chosen = f"`{_columns_option(names or [''] * width, likely, numbered=not names)}`"
+    if times[ends[0]] != times[ends[1]]:
+        at = next(end for end in ends if times[end])
+        title = f"column {names[at] if names else at + 1}"
+        return likely, f"{file.location}: {title} has times, not ids; add {chosen}, or `--columns` with other columns"
+    # A first row without a number may name the columns, which is asked about later.
+    if not names and width > _MOST_UNNAMED and any(map(is_number, rows[0].fields)):
+        return likely, (
+            f"{file.location}: nothing names the {width} columns; add {chosen}, or `--columns` with the numbers of the"
+            " columns of sources and targets"
+        )
+    are_ids = width > 2 and all(is_id(cell) for row in rows for cell in row.fields[:3])
+    if not names and not stated.valued and are_ids and _count_rows(rows):
+        return ends, (
+            f"{file.location}: the first fields count the lines; add `--columns 2,3` if they number the edges,"
+            " `--columns 1,2` if the first two are the ends of edges, and `--columns 1,2,3` if a weight follows"
+        )
+    return ends, ""
+
+
+def have_times(cells: Sequence[str]) -> bool:
+    """Whether cells are dates or times of day."""
+    return find_times(cells) is not None or all(map(_CLOCK.fullmatch, cells))
+
+
+def _count_rows(rows: Sequence[Row]) -> bool:
+    """Whether the first fields are 0, 1, 2 or 1, 2, 3 and so on."""
+    first = rows[0].fields[0]
+    return (
+        len(rows) >= _FEWEST_COUNTED
+        and first in {"0", "1"}
+        and all(row.fields[0] == str(number) for number, row in enumerate(rows, int(first)))
+    )
+
+
+def _likely_ends(rows: Sequence[Row], names: Sequence[str], columns: Sequence[int]) -> tuple[int, int] | None:
+    """The first two columns that are called ids, or without names the two with most ids in common; else None."""
+    called = [at for at in columns if at < len(names) and names_ids(names[at])]
+    if names:
+        return (called[0], called[1]) if len(called) > 1 else None
+    cells = {at: {row.fields[at] for row in rows} for at in columns}
+    ids = [at for at in columns if all(is_id(cell) or not is_number(cell) for cell in cells[at] if cell)]
+    # Zeros and ones are in columns of any kind.
+    common = {(one, two): len(cells[one] & cells[two] - {"", "0", "1"}) for one, two in combinations(ids, 2)}
+    return max(common, key=lambda pair: common[pair], default=None)
