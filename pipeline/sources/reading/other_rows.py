@@ -88,18 +88,20 @@ def refuse_others(
         )
     if _is_matrix(sample, has_header=has_header, is_named=bool(named_ends), is_valued=is_valued):
         names = not all(map(is_number, first.fields[1:]))
+        between = "" if sample.separator in {b" ", b"\t"} else f", delimiter={sample.separator.decode()!r}"
         how = (
             "pandas.read_csv(file, index_col=0).stack().loc[lambda cell: cell != 0].to_csv('edges.csv',"
             " index_label=['source', 'target'], header=['weight'])"
             if names
-            else "scipy.sparse.save_npz('edges.npz', scipy.sparse.csr_matrix(numpy.loadtxt(file)))"
+            else f"scipy.sparse.save_npz('edges.npz', scipy.sparse.csr_matrix(numpy.loadtxt(file{between})))"
         )
         raise InputError(
             f"{file.location}: a matrix with a row and a column per vertex, not a list of edges; convert it, for"
             f" example with {how}, or add `--columns 1,2` if each line is an edge"
         )
     cells = {cell for row in rows for cell in row.fields}
-    if not (named_ends or is_valued) and len(rows) > 1 and cells <= {"0", "1"}:
+    is_wide = len(rows) > 1 and max(len(row.fields) for row in rows) > 1
+    if not (named_ends or is_valued) and is_wide and cells <= {"0", "1"}:
         raise InputError(
             f"{file.location}: all cells are 0 or 1: a matrix, or edges between two vertices; add `--columns 1,2` if"
             " each line is an edge, or write the nonzeros of the matrix as a list of edges"
