@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.artifact_info import describe_candidates
 from gnnloom.storage.artifacts.links import LinkedRelation, Links
-from gnnloom.storage.artifacts.mapped_vertices import map_vertices, split_vertices
+from gnnloom.storage.artifacts.mapped_vertices import SplitVertices, map_vertices
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelation, TypedGraph, VertexType
 from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
@@ -253,9 +253,9 @@ class TypedVertices:
         """(num_vertices, ...) the vertex data of the type, mapped."""
         return map_vertices(self.stored[self._of_type.name])
 
-    def labeled(self, split: str) -> NDArray[np.int64]:
-        """(num_found,) int64 the labeled vertices of a split, ascending."""
-        return split_vertices(self.arrays, split, labeled=True)
+    def labeled(self, split: str) -> SplitVertices:
+        """The labeled vertices of a split, ascending."""
+        return SplitVertices(self.arrays, split)
 
     def own_rows(self, num_ranks: int, rank: int) -> TypedRows:
         """The rows of a rank."""

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.artifacts.mapped_vertices import SplitVertices
 from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.matrix.csr import CSR
@@ -204,7 +205,7 @@ class SeededSource(Source):
     """
 
     split: str = "train"
-    chosen: NDArray[np.int64] | None = None
+    chosen: NDArray[np.int64] | SplitVertices | None = None
     batch_size: int
     replace: bool = False
     neighbor_sampler: str = "uniform"

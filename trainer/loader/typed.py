@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -269,7 +268,7 @@ class TypedVertexSource(TypedSource):
 
     def _with_numbers(self, seeds: VertexSeeds, drawn: Drawn[TypedSample], found: dict[Any, Fields]) -> Fields:
         sample, count = drawn.sample, drawn.sample.num_vertices[self.of_type][0]
-        number = np.searchsorted(seeds.vertices, sample.vertices[self.of_type][:count])
+        number = seeds.places(sample.vertices[self.of_type][:count])
         found[self.of_type] |= {"batch_size": count, "input_id": number}
         return self.joined(found)
 

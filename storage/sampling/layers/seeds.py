@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.mapped_vertices import SplitVertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.vertex import members
 
@@ -55,7 +56,8 @@ class VertexSeeds:
     """Vertices as seeds, such as the vertices of a split; see :class:`Seeds`.
 
     Attributes:
-        vertices: (num_examples,) int64, ascending.
+        vertices: (num_examples,) int64, ascending; in a random order, they may be vertices of a split that are not in
+            memory.
         batch_size: vertices of every batch but the last.
         seed: of the random order.
         shuffle: in a random order that differs between epochs, instead of ascending.
@@ -65,7 +67,7 @@ class VertexSeeds:
         InputError: a batch has no vertex.
     """
 
-    vertices: NDArray[np.int64]
+    vertices: NDArray[np.int64] | SplitVertices
     batch_size: int
     seed: int
     shuffle: bool = True
@@ -92,7 +94,13 @@ class VertexSeeds:
         """
         if self.shuffle:
             return self.vertices[members(len(self.vertices), self.batch_size, self.seed, epoch, batch)]
-        return self.vertices[batch * self.batch_size :][: self.batch_size]
+        first = batch * self.batch_size
+        return self.vertices[np.arange(first, max(first, min(first + self.batch_size, len(self.vertices))))]
+
+    def places(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(num_asked,) int64 places of some seeds among all."""
+        seeds = self.vertices
+        return seeds.places(vertices) if isinstance(seeds, SplitVertices) else np.searchsorted(seeds, vertices)
 
     def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
         """See :meth:`Seeds.begin`. Communicates nothing."""

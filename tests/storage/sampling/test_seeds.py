@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gnnloom.storage.artifacts import mapped_vertices
-from gnnloom.storage.artifacts.mapped_vertices import split_vertices
+from gnnloom.storage.artifacts.mapped_vertices import SplitVertices, split_vertices
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 
@@ -43,6 +43,27 @@ def test_a_split_has_its_vertices_with_a_label_wherever_pieces_end(
             found = split_vertices(arrays, split, labeled=labeled, among=some)
             assert found.dtype == np.int64
             np.testing.assert_array_equal(found, some[chosen[some]])
+
+
+@pytest.mark.parametrize("counted", [1, 5, 64, 4 * N])
+@pytest.mark.parametrize("name", LABELS)
+def test_vertices_of_a_split_are_found_without_an_array_of_them(
+    name: str, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped_vertices, "COUNTED", counted)
+    arrays = {name: LABELS[name], "split": CODES}
+    for split in ("train", "valid", "test"):
+        found, wanted = SplitVertices(arrays, split), split_vertices(arrays, split, labeled=True)
+        assert len(found) == len(wanted)
+        for places in (np.arange(len(wanted)), np.arange(0, len(wanted), 3), np.array([len(wanted) - 1]), np.arange(0)):
+            vertices = found[places]
+            assert vertices.dtype == np.int64
+            np.testing.assert_array_equal(vertices, wanted[places])
+            np.testing.assert_array_equal(found.places(vertices), places)
+        for shuffle in (True, False):
+            seeds, same = (VertexSeeds(each, 7, 3, shuffle) for each in (found, wanted))
+            for number in range(same.num_batches):
+                np.testing.assert_array_equal(seeds.of(1, number), same.of(1, number))
 
 
 def test_batches_have_every_seed_once_in_a_random_order_or_ascending() -> None:

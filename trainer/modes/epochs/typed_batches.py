@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.links import LinkedRelation
+from gnnloom.storage.artifacts.mapped_vertices import SplitVertices
 from gnnloom.storage.artifacts.samples import StoredBatch
 from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
 from gnnloom.storage.sampling.layers.options import joint_relations
@@ -41,7 +42,12 @@ Fanouts = Mapping[str, tuple[int, ...]]
 
 
 def vertex_source(
-    given: TypedInputs, place: Place, chosen: NDArray[np.int64], fanouts: Fanouts, batch_size: int, **options: Any
+    given: TypedInputs,
+    place: Place,
+    chosen: NDArray[np.int64] | SplitVertices,
+    fanouts: Fanouts,
+    batch_size: int,
+    **options: Any,
 ) -> TypedVertexSource:
     """Batches of some vertices of a run's first type, with sampled neighbors.
 

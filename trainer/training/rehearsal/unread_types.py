@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.links import PAIR, VALUE_DTYPES, Links
 from gnnloom.storage.artifacts.mapped_links import MappedPairs
-from gnnloom.storage.artifacts.mapped_vertices import vertices_contents
+from gnnloom.storage.artifacts.mapped_vertices import COUNTED, SplitVertices, vertices_contents
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, relation_contents, reverse_contents
 from gnnloom.storage.artifacts.typed.reverses import Reverse, Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
@@ -58,9 +58,9 @@ class UnreadTypes(TypedVertices):
         """The vertices of ``read``, before they are read."""
         return cls(**{each.name: getattr(read, each.name) for each in fields(read)}, memory=memory)
 
-    def labeled(self, split: str) -> NDArray[np.int64]:
+    def labeled(self, split: str) -> SplitVertices:
         """See :meth:`TypedVertices.labeled`: evenly spread vertices, in the number of the split."""
-        return cast("NDArray[np.int64]", _EvenNumbers(self.most_in(split), self.num_vertices, self.memory))
+        return _EvenVertices(self.most_in(split), self.num_vertices, self.memory)
 
     def most_in(self, split: str) -> int:
         """Number of vertices of a split, labeled or not; all vertices if it is not known."""
@@ -105,12 +105,12 @@ class _TrainingRows(TypedRows):
         return np.full(shape, SPLIT["train"] if name == "split" else 0, dtype or np.dtype(record.dtype))
 
 
-class _EvenNumbers:
-    """Distinct numbers below a bound, ascending, with the memory of an array."""
+class _EvenVertices(SplitVertices):
+    """Distinct numbers below a bound, ascending, with the memory of the vertices of a split."""
 
     def __init__(self, count: int, bound: int, memory: Unwritten) -> None:
         self._count, self._bound = count, bound
-        self._array = memory.array((count,), np.dtype(np.int64))
+        self._before = memory.array((-(-bound // COUNTED) + 1,), np.dtype(np.int64))
 
     def __len__(self) -> int:
         return self._count
