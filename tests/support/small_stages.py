@@ -29,6 +29,7 @@ from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
 from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid
+from gnnloom.pipeline.shards.rows.row_routed import RowSteps
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
 from gnnloom.pipeline.sources.format import open_edges, open_vertices
@@ -47,6 +48,7 @@ from support.typed_tables import TypedProblem, random_problem
 _HERE: Final = InProcessCluster()
 _NAME: Final = "g"
 _VERTICES, _EDGES, _PARTS = 3000, 6000, 4
+_SMALL_STEPS: Final = RowSteps(vertex_chunks=1)
 
 #: Sizes of temporary files, for the cluster on which a stage runs.
 SMALL_FILES: Final = Scratch(
@@ -65,7 +67,6 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.partition.model.adjacency_graph", "STEP_ENTRIES"): 1000,
     ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
-    ("pipeline.shards.rows.row_shuffles", "_CHUNKS_PER_TASK"): 1,
     ("pipeline.samples.stage", "SEGMENT_BYTES"): 1,
     ("pipeline.links.edge_keys", "STEP_ENTRIES"): 500,
     ("pipeline.links.relation.kept_edges", "STEP_EDGES"): 500,
@@ -219,7 +220,7 @@ def _store_parts(dataset: Dataset, _: Path) -> None:
 
 
 def _shard_rows(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
-    return shard_rows(dataset, dataset.partition(_PARTS), cluster).artifact
+    return shard_rows(dataset, dataset.partition(_PARTS), cluster, steps=_SMALL_STEPS).artifact
 
 
 def _shard_grid(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
@@ -238,7 +239,7 @@ def _store_typed_parts(dataset: Dataset, folder: Path) -> None:
 
 
 def _shard_typed_rows(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
-    return shard_typed_rows(dataset, dataset.partition(_PARTS), cluster).artifact
+    return shard_typed_rows(dataset, dataset.partition(_PARTS), cluster, steps=_SMALL_STEPS).artifact
 
 
 def _shard_typed_grid(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:

@@ -8,7 +8,6 @@ both directions of an edge are known to be one edge.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.typed.union import TypedMatrices
 
-#: Bytes of entries that are routed at a time, unless a single row has more.
-ROUTED_BYTES: Final = 32 << 20
-
 
 @dataclass(frozen=True)
 class RouteRelationTask(Task):
@@ -34,6 +30,7 @@ class RouteRelationTask(Task):
         matrix: number of the relation or reverse among them.
         numbers: of all vertices.
         lane: where the runs go, relative to the work folder.
+        step_bytes: bytes of entries per step, unless a single row has more.
     """
 
     matrices: TypedMatrices
@@ -42,6 +39,7 @@ class RouteRelationTask(Task):
     shuffle: Shuffle
     block: int
     lane: Lane
+    step_bytes: int
 
 
 def route_relation(task: RouteRelationTask) -> int:
@@ -51,7 +49,7 @@ def route_relation(task: RouteRelationTask) -> int:
     entry = sum(column.num_bytes for column in task.shuffle.columns if column.lengths is not None)
     first = placed.first_row + placed.matrix.block_rows[task.block]
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
-        for start, stop in row_spans(np.diff(pointers), max(1, ROUTED_BYTES // entry)):
+        for start, stop in row_spans(np.diff(pointers), max(1, task.step_bytes // entry)):
             own, span = pointers[start : stop + 1], (int(pointers[start]), int(pointers[stop]))
             read = EntryColumns(task.matrices.graph, placed, task.block, span, task.numbers.dtype)
             # Most of many relations have no edge at a given vertex.

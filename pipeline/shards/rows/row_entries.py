@@ -22,13 +22,6 @@ from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.ranges import Span
 
-#: Bytes of nonzeros that a task holds as they were routed, unless a single row has more. A range has a little less.
-BATCH_BYTES = 48 << 20
-#: Nonzeros that are renumbered at once.
-SEGMENT_NONZEROS = 1 << 19
-#: Columns of others that may wait before they are merged.
-_PENDING_IDS = 1 << 19
-
 
 class RowBatch(NamedTuple):
     """Some rows of a range, in the order of their local numbers.
@@ -178,7 +171,7 @@ class RangeRows:
             files: files of the work folder, which stay open while the rows are read.
             position: of the range.
         """
-        self._matrix = matrix
+        self._matrix, self._steps = matrix, task.steps
         #: First and last (exclusive) vertex of the columns, if every rank holds their rows.
         self.replicated = matrix.replicated
         self._sections = matrix.rows.rows(task.writer.work, files).sections(position, position + 1)
@@ -205,9 +198,9 @@ class RangeRows:
         return self._row if self.order is None else self._row[self.order]
 
     def batches(self) -> Iterator[RowBatch]:
-        """All rows, in one batch if it has at most ``BATCH_BYTES``; that one is kept."""
+        """All rows, in one batch if it fits ``RowSteps.batch_bytes``; that batch is kept."""
         columns = (column for column in self._matrix.rows.columns if column.lengths is not None)
-        most = BATCH_BYTES // sum(column.num_bytes for column in columns)
+        most = self._steps.batch_bytes // sum(column.num_bytes for column in columns)
         if self._whole is None and self.num_nonzeros <= most:
             self._whole = self._read_whole()
         if self._whole is not None:
@@ -279,7 +272,7 @@ class RangeRows:
             wanted = np.flatnonzero(target[before : before + section.num_rows] >= 0)
             if len(wanted):
                 first, last = before + int(wanted[0]), before + int(wanted[-1]) + 1
-                for start, stop in row_spans(self._nonzeros[first:last], SEGMENT_NONZEROS):
+                for start, stop in row_spans(self._nonzeros[first:last], self._steps.segment_nonzeros):
                     rows = slice(first + start, first + stop)
                     at = section.rows[0] - before
                     elements = section.run.read(name, (at + rows.start, at + rows.stop))
@@ -342,13 +335,13 @@ def foreign_columns(
     waited = ((k, rows) for k, rows in enumerate(matrices) if rows.replicated is None)
     of_all = ((k, rows, batch) for k, rows in waited for batch in rows.batches())
     for number, matrix, batch in of_all:
-        for start in range(0, len(batch.indices), SEGMENT_NONZEROS):
-            foreign = matrix.columns.foreign(batch.indices[start : start + SEGMENT_NONZEROS])
+        for start in range(0, len(batch.indices), task.steps.segment_nonzeros):
+            foreign = matrix.columns.foreign(batch.indices[start : start + task.steps.segment_nonzeros])
             nonzeros[number] += len(foreign)
             # Rows share many columns; dropping repeats at once keeps the list short.
             waiting.append(distinct(foreign, overwrite=True))
             # Merging only when the waiting ids are as numerous as the merged ids sorts each id a few times at most.
-            if sum(map(len, waiting)) > max(_PENDING_IDS, len(merged)):
+            if sum(map(len, waiting)) > max(task.steps.pending_ids, len(merged)):
                 merged, waiting = distinct(np.concatenate([merged, *waiting]), overwrite=True), []
                 if len(merged) > most:
                     yield merged
@@ -491,21 +484,19 @@ class Places:
     would grow with n.
     """
 
-    #: Most ranges of the table, which takes 8 bytes for each.
-    MOST_RANGES = 1 << 20
-
-    def __init__(self, ascending: NDArray[Any]) -> None:
+    def __init__(self, ascending: NDArray[Any], num_ranges: int) -> None:
         """Make the table.
 
         Args:
             ascending: (num_listed,) distinct numbers.
+            num_ranges: maximum number of ranges of the table.
         """
         self._ascending = ascending
         self._first, last = (int(ascending[0]), int(ascending[-1])) if len(ascending) else (0, 0)
-        width = max(4 * (last - self._first + 1) // max(1, len(ascending)), (last - self._first) // self.MOST_RANGES)
+        width = max(4 * (last - self._first + 1) // max(1, len(ascending)), (last - self._first) // num_ranges)
         self._shift = max(0, width.bit_length() - 1)
-        num_ranges = ((last - self._first) >> self._shift) + 1
-        bounds = self._first + (np.arange(num_ranges + 1, dtype=np.int64) << self._shift)
+        count = ((last - self._first) >> self._shift) + 1
+        bounds = self._first + (np.arange(count + 1, dtype=np.int64) << self._shift)
         # Of the type of the list, which NumPy would otherwise copy.
         bounds = np.minimum(bounds, np.iinfo(ascending.dtype).max).astype(ascending.dtype)
         self._start = np.searchsorted(ascending, bounds)

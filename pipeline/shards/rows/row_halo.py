@@ -31,10 +31,6 @@ from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.typed_row_shards import REPLICATED
 
-#: Bytes of the lists of columns that are joined at a time.
-JOINED_BYTES: Final = 12 << 20
-#: Columns of others, about, that a task lists at once, of a rank of several ranges.
-LISTED_COLUMNS: Final = 1 << 19
 #: Which of the counts of entries a block has: columns of other ranks are counted apart.
 BLOCK_NUMBERS: Final = {"own": 0, REPLICATED: 0, "halo": 1}
 #: Folder in the work folder with the halos of ranks of several ranges.
@@ -119,7 +115,7 @@ def find_halo(task: FindHaloTask) -> int:
             matrices = [RangeRows(task, files, matrix, task.position) for matrix in product.matrices]
             halo_nonzeros: list[int] = []
             with product.found.routed(output, lane) as out:
-                for vertex in foreign_columns(matrices, task, halo_nonzeros, LISTED_COLUMNS):
+                for vertex in foreign_columns(matrices, task, halo_nonzeros, task.steps.listed_columns):
                     piece = HaloPiece.of(vertex, task.numbers)
                     position = piece.slot.astype(np.int64) + task.rank * task.numbers.num_vertices
                     out.add(Index.of_positions(position), {"vertex": piece.vertex})
@@ -183,7 +179,7 @@ def join_halos(task: RoutedRank, files: OpenFiles, output: TaskOutput, lanes: Se
     num_vertices = task.numbers.num_vertices
     for product, lane in zip(task.products, lanes, strict=True):
         rows = product.found.rows(task.writer.work, files)
-        pieces = _joined(rows, task.rank * num_vertices, num_vertices)
+        pieces = _joined(rows, task.rank * num_vertices, num_vertices, task.steps.joined_bytes)
         writer = HaloWriter(task, product)
         # The slots are written while they are read.
         slots = task.writer.work / _slots_path(task, product)
@@ -196,13 +192,13 @@ def join_halos(task: RoutedRank, files: OpenFiles, output: TaskOutput, lanes: Se
     output.facts["halo_files"] = [*(_slots_path(task, product) for product in task.products), _sizes_path(task)]
 
 
-def _joined(rows: ShuffledRows, first: int, num_vertices: int) -> Iterator[HaloPiece]:
-    """The distinct vertices of several lists, some at a time.
+def _joined(rows: ShuffledRows, first: int, num_vertices: int, step_bytes: int) -> Iterator[HaloPiece]:
+    """The distinct vertices of several lists, in steps.
 
     Args:
         first: position of slot 0.
     """
-    for step in rows.steps(JOINED_BYTES, first, first + num_vertices):
+    for step in rows.steps(step_bytes, first, first + num_vertices):
         position, vertex = step.position, step.column("vertex")
         is_first = np.ones(len(position), np.bool_)
         np.not_equal(position[1:], position[:-1], out=is_first[1:])

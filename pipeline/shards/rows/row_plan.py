@@ -16,15 +16,11 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from gnnloom.pipeline.shards.rows.relation_routes import (
-    ROUTED_BYTES,
     RouteRelationTask,
     route_relation,
 )
 from gnnloom.pipeline.shards.rows.replicated_rows import replicated_phases
-from gnnloom.pipeline.shards.rows.row_entries import SEGMENT_NONZEROS, Places
 from gnnloom.pipeline.shards.rows.row_halo import (
-    JOINED_BYTES,
-    LISTED_COLUMNS,
     FindHaloTask,
     HaloFiles,
     SendListTask,
@@ -164,7 +160,7 @@ class _RowPlan:
         entry, where = source.entry_bytes, (self._numbers, plan.shuffle)
         for block, (rows, nnz) in enumerate(zip(source.sizes.block_rows, source.sizes.block_nnz, strict=True)):
             name = f"route-{plan.shuffle.name}/{block:05d}"
-            held = min(nnz * entry, ROUTED_BYTES) if self.source.types else nnz * entry
+            held = min(nnz * entry, places.steps.routed_bytes) if self.source.types else nnz * entry
             needs = Needs(
                 reads=nnz * entry + 8 * rows,
                 writes=routed_bytes(rows, nnz, entry) + 8 * self.shuffles.ranges.num_positions,
@@ -172,7 +168,11 @@ class _RowPlan:
             )
             at = *where, block, plan.lane(block)
             if self.source.types:
-                tasks.append(RouteRelationTask(places.writer, name, needs, places.relations, number, *at))
+                tasks.append(
+                    RouteRelationTask(
+                        places.writer, name, needs, places.relations, number, *at, places.steps.routed_bytes
+                    )
+                )
             else:
                 tasks.append(RouteBlockTask(places.writer, name, needs, places.matrices[number], *at))
         return tasks
@@ -229,18 +229,20 @@ class _RowPlan:
             "positions": self.shuffles.ranges.positions(rank),
             "products": self._products,
             "vertices": self._vertices,
+            "steps": self.places.steps,
             "types": self.parts.first_of_types(rank, [each.name for each in self.source.types]),
         }
 
     def _find_tasks(self) -> list[FindHaloTask]:
         tasks: list[FindHaloTask] = []
+        steps = self.places.steps
         for rank in self.shuffles.large_ranks:
             # What the ranges of a rank have in common is found once: large graphs have hundreds of ranges per rank.
             own, nonzeros, entry = self._of_range(rank)
             found = len(self.shuffles.graphs) * self.shuffles.found(rank) * (8 + self._numbers.dtype.itemsize)
             reads = len(self.shuffles.graphs) * routed_bytes(self.source.routed_rows(own, nonzeros), nonzeros, entry)
-            listed = min(self.shuffles.found(rank), 3 * LISTED_COLUMNS)
-            copies = FOUND_COPIES * listed + 2 * min(self.parts.nonzeros[rank], SEGMENT_NONZEROS)
+            listed = min(self.shuffles.found(rank), 3 * steps.listed_columns)
+            copies = FOUND_COPIES * listed + 2 * min(self.parts.nonzeros[rank], steps.segment_nonzeros)
             memory = self._held(rank) + self._numbers.dtype.itemsize * copies
             common = self._of_rank(rank)
             for number, position in enumerate(self.shuffles.ranges.positions(rank)):
@@ -262,8 +264,10 @@ class _RowPlan:
 
     def _writing(self, rank: int) -> int:
         """Bytes that a task holds while it renumbers a part of a range and writes it."""
-        segment = _SEGMENT_COPIES * self._numbers.dtype.itemsize * min(self.parts.nonzeros[rank], SEGMENT_NONZEROS)
-        return segment + WRITING_BYTES + 8 * Places.MOST_RANGES
+        steps = self.places.steps
+        nonzeros = min(self.parts.nonzeros[rank], steps.segment_nonzeros)
+        segment = _SEGMENT_COPIES * self._numbers.dtype.itemsize * nonzeros
+        return segment + WRITING_BYTES + 8 * steps.place_ranges
 
     def _rank_tasks(self) -> list[ShardRankTask]:
         tasks = []
@@ -307,7 +311,7 @@ class _RowPlan:
             reads=len(self.shuffles.graphs) * found,
             writes=len(self.shuffles.graphs) * (8 * halo + 8 * self.shuffles.num_parts),
             opens=sum(plan.opens(span) for plan in self.shuffles.found_plans),
-            memory=4 * JOINED_BYTES + 24 * self.shuffles.num_parts + WRITING_BYTES,
+            memory=4 * self.places.steps.joined_bytes + 24 * self.shuffles.num_parts + WRITING_BYTES,
         )
 
     def _range_tasks(self) -> list[WriteRangeTask]:

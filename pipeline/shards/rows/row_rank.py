@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.relation_entries import INDICES
 from gnnloom.pipeline.shards.rows.row_entries import (
-    SEGMENT_NONZEROS,
     Places,
     RangeRows,
     SplitRows,
@@ -52,9 +51,6 @@ from gnnloom.storage.format.array_record import ArrayRecord, Piece
 from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
-
-#: Bytes of vertex data that are put in order at a time.
-_MOVED_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -358,7 +354,7 @@ class _RangeWriter:
                 yield from section.blocks(name)
             return
         rows = routed.column(name)
-        step = max(1, _MOVED_BYTES // max(1, _column(vertices, name).num_bytes))
+        step = max(1, self._task.steps.moved_bytes // max(1, _column(vertices, name).num_bytes))
         for start in range(0, len(order), step):
             yield rows[order[start : start + step]]
 
@@ -369,9 +365,9 @@ class _RangeWriter:
             halo: (num_halo,) slots of the rank's halo, ascending.
         """
         outs = [self._block(matrix, sizes, block) for block in matrix.blocks]
-        places, number, done = Places(halo), self._row_numbers(matrix, rows), 0
+        places, number, done = Places(halo, self._task.steps.place_ranges), self._row_numbers(matrix, rows), 0
         for batch in rows.batches():
-            for span in row_spans(batch.length, SEGMENT_NONZEROS):
+            for span in row_spans(batch.length, self._task.steps.segment_nonzeros):
                 routed = None if number is None else number[done + span[0] : done + span[1]]
                 if matrix.replicated is None:
                     own, others = rows.columns.split(batch, span)
@@ -410,7 +406,7 @@ class _RangeWriter:
         if not self._number:
             appenders[0].append(np.zeros(1, np.int64))
         names = [column.name for column in matrix.edge_columns]
-        return _BlockAppender(appenders, np.dtype(forms[1].dtype), begin, names)
+        return _BlockAppender(appenders, np.dtype(forms[1].dtype), begin, names, self._task.steps.moved_bytes)
 
     def _appender(self, form: ArrayForm, rows: Span) -> ArrayAppender:
         leave = None if self._leave is None else partial(self._leave, form.path)
@@ -421,7 +417,12 @@ class _BlockAppender:
     """Writes some rows of a CSR matrix."""
 
     def __init__(
-        self, appenders: Sequence[ArrayAppender], dtype: np.dtype[Any], begin: int, edge_columns: Sequence[str] = ()
+        self,
+        appenders: Sequence[ArrayAppender],
+        dtype: np.dtype[Any],
+        begin: int,
+        edge_columns: Sequence[str],
+        step_bytes: int,
     ) -> None:
         """Begin to write.
 
@@ -430,7 +431,9 @@ class _BlockAppender:
             dtype: of the columns.
             begin: number of entries before these rows.
             edge_columns: names of the columns of edges; the values of the rows are then positions of the edges.
+            step_bytes: bytes of values of edges per step.
         """
+        self._step_bytes = step_bytes
         self._appenders, self._dtype, self._count, self._num_rows = appenders, dtype, begin, 0
         self._edge_columns = dict(zip(edge_columns, appenders[2:], strict=False)) if edge_columns else {}
         #: Positions, in the batch, of the entries of the rows since the last batch.
@@ -465,7 +468,7 @@ class _BlockAppender:
         Args:
             values: (nnz, ...) values of the entries of the batch.
         """
-        appender, step = self._edge_columns[column.name], max(1, _MOVED_BYTES // max(1, column.num_bytes))
+        appender, step = self._edge_columns[column.name], max(1, self._step_bytes // max(1, column.num_bytes))
         for positions in self._positions:
             for start in range(0, len(positions), step):
                 appender.append(values[positions[start : start + step]])

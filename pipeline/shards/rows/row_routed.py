@@ -36,6 +36,40 @@ VERTEX: Final = "vertex"
 
 
 @dataclass(frozen=True)
+class RowSteps:
+    """Sizes of the steps in which tasks process the rows of a rank.
+
+    The bytes of the shards do not depend on these sizes. Tests make them small, so that little data takes many steps.
+
+    Attributes:
+        vertex_chunks: chunks of vertex data that one task routes: about 64 MiB.
+        routed_bytes: bytes of the entries of a relation per step of routing, unless a single row has more.
+        batch_bytes: bytes of nonzeros that a task holds as routed, unless a single row has more. A range has a little
+            less.
+        segment_nonzeros: nonzeros per step of renumbering.
+        pending_ids: columns of other ranks that may wait before they are merged.
+        listed_columns: approximate length of a list of columns of other ranks, in a rank of several ranges.
+        joined_bytes: bytes of lists of columns per step of joining.
+        moved_bytes: bytes of vertex data per step of reordering.
+        place_ranges: maximum number of ranges in the table of :class:`~.row_entries.Places`, of 8 bytes each.
+    """
+
+    vertex_chunks: int = 16
+    routed_bytes: int = 32 << 20
+    batch_bytes: int = 48 << 20
+    segment_nonzeros: int = 1 << 19
+    pending_ids: int = 1 << 19
+    listed_columns: int = 1 << 19
+    joined_bytes: int = 12 << 20
+    moved_bytes: int = 8 << 20
+    place_ranges: int = 1 << 20
+
+
+#: The sizes of the steps outside of tests.
+ROW_STEPS: Final = RowSteps()
+
+
+@dataclass(frozen=True)
 class RoutedMatrix:
     """The adjacency, its transpose, or the matrix of a relation, as routed.
 
@@ -113,6 +147,7 @@ class RoutedRank(Task):
         products: the adjacency and, if directed, its transpose; or all relations of a graph with types.
         vertices: vertex data, by type in a graph with types.
         types: local number at which the vertices of each type begin, and the number of vertices; empty without types.
+        steps: sizes of the steps of the task.
     """
 
     numbers: VertexNumbers
@@ -123,6 +158,7 @@ class RoutedRank(Task):
     products: tuple[RoutedProduct, ...]
     vertices: tuple[RoutedVertices, ...]
     types: tuple[int, ...]
+    steps: RowSteps
 
     @property
     def matrices(self) -> list[RoutedMatrix]:

@@ -19,7 +19,7 @@ import numpy as np
 from gnnloom.pipeline.shards.rows.row_halo import found_shuffle, halo_shuffle
 from gnnloom.pipeline.shards.rows.row_numbers import RangeSizes
 from gnnloom.pipeline.shards.rows.row_rank import edge_shuffle
-from gnnloom.pipeline.shards.rows.row_routed import VERTEX, row_shuffle, vertex_shuffle
+from gnnloom.pipeline.shards.rows.row_routed import ROW_STEPS, VERTEX, RowSteps, row_shuffle, vertex_shuffle
 from gnnloom.pipeline.shards.shard_source import RelationSource, ShardSource, TypeSource
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
@@ -37,8 +37,6 @@ from gnnloom.storage.matrix.ranges import Span
 ALONE_HALO_BYTES: Final = 64 * MIB
 #: Bytes of a vertex of a range: id, nonzeros, where these begin, slot, and what is copied to put the rows in order.
 _VERTEX_BYTES: Final = 64
-#: Chunks of vertex data that one task routes: about 64 MiB.
-_CHUNKS_PER_TASK = 16
 #: Rows of a chunk of ids of vertices without data.
 _ROWS_WITHOUT_DATA: Final = CHUNK_BYTES // 8
 #: Copies of a halo vertex while it is found, as large as its id: ids, slots, and what sorting them needs.
@@ -47,7 +45,7 @@ FOUND_COPIES: Final = 7
 
 @dataclass(frozen=True)
 class RowPlaces:
-    """Files that tasks read and write; the defaults are for plans that are counted and not run.
+    """Files that tasks read and write, and sizes of their steps; the default files are for plans that are only counted.
 
     Attributes:
         numbers: folder of the mapped numbers of all vertices.
@@ -57,6 +55,7 @@ class RowPlaces:
         relations: the relations of a graph with types.
         of_types: artifact of the vertex data of each type, and names of all dimensions of each of their arrays.
         partition: artifact of the partition of a graph with types.
+        steps: sizes of the steps of tasks.
     """
 
     writer: ArtifactWriter = field(default_factory=lambda: ArtifactWriter(Path(), "shards", ""))
@@ -67,6 +66,7 @@ class RowPlaces:
     relations: TypedMatrices = field(default_factory=lambda: TypedMatrices(Path(), None))
     of_types: Mapping[str, tuple[Path, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
     partition: Path = Path()
+    steps: RowSteps = ROW_STEPS
 
 
 def range_sizes(source: ShardSource, parts: PartSizes, scratch: Scratch) -> RangeSizes:
@@ -85,13 +85,14 @@ def range_sizes(source: ShardSource, parts: PartSizes, scratch: Scratch) -> Rang
     return RangeSizes(tuple(num_ranges), tuple(sizes), vertex, nonzero)
 
 
-def vertex_ranges(num_vertices: int, chunk_rows: Sequence[int]) -> list[int]:
+def vertex_ranges(num_vertices: int, chunk_rows: Sequence[int], num_chunks: int) -> list[int]:
     """Bounds of the ranges that tasks route: whole chunks of the widest array, the same in every run.
 
     Args:
         chunk_rows: rows of a chunk of each array.
+        num_chunks: chunks of a range.
     """
-    step = _CHUNKS_PER_TASK * min(chunk_rows, default=num_vertices or 1)
+    step = num_chunks * min(chunk_rows, default=num_vertices or 1)
     return [*range(0, num_vertices, step), num_vertices]
 
 
@@ -161,9 +162,9 @@ class DataSource:
     first: int = 0
 
     @classmethod
-    def of_type(cls, number: int, each: TypeSource) -> DataSource:
+    def of_type(cls, number: int, each: TypeSource, num_chunks: int) -> DataSource:
         arrays, chunk_rows = (each.vertices.types, each.vertices.chunk_rows) if each.vertices else ({}, ())
-        bounds = vertex_ranges(each.count, chunk_rows or (_ROWS_WITHOUT_DATA,))
+        bounds = vertex_ranges(each.count, chunk_rows or (_ROWS_WITHOUT_DATA,), num_chunks)
         where = f"type/{each.name}/", arrays, each.count, bounds, number, each.name, each.first
         return cls(f"vertices-{each.name}", *where)
 
@@ -259,11 +260,11 @@ class RowShuffles:
     @cached_property
     def data(self) -> list[DataSource]:
         """The vertex data: of all vertices, or of each type."""
-        vertices = self.source.vertices
+        vertices, num_chunks = self.source.vertices, self.places.steps.vertex_chunks
         if self.source.types:
-            return [DataSource.of_type(number, each) for number, each in enumerate(self.source.types)]
+            return [DataSource.of_type(number, each, num_chunks) for number, each in enumerate(self.source.types)]
         n = self.source.graph.num_vertices
-        bounds = vertex_ranges(n, vertices.chunk_rows if vertices else ())
+        bounds = vertex_ranges(n, vertices.chunk_rows if vertices else (), num_chunks)
         return [] if vertices is None else [DataSource("vertices", "", vertices.types, n, bounds)]
 
     @property

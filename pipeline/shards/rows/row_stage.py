@@ -12,6 +12,7 @@ from typing import Any
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_routed import ROW_STEPS, RowSteps
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
 from gnnloom.pipeline.shards.shard_options import REORDERS
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
@@ -36,12 +37,14 @@ def shard_rows(
     cluster: Cluster,
     vertices: Vertices | None = None,
     reorder: str = "none",
+    steps: RowSteps = ROW_STEPS,
 ) -> RowShards:
     """Write the row shards of a partition, or find them; resumes what an earlier run left.
 
     Args:
         vertices: features, labels and split to include; by default the dataset's, if it has any.
         reorder: order of a rank's rows: ``none`` (by vertex id) or ``degree`` (largest first).
+        steps: sizes of the steps of tasks.
 
     Raises:
         InputError: the vertex data have a different number of vertices, the dataset has several to choose from, or
@@ -68,7 +71,10 @@ def shard_rows(
         # The backward pass multiplies with the transpose.
         transpose = None if graph.symmetric else transpose_graph(dataset, graph, cluster)
         places = RowPlaces(
-            writer, writer.work / "numbers", tuple(each.artifact.path for each in (graph, transpose) if each)
+            writer,
+            writer.work / "numbers",
+            tuple(each.artifact.path for each in (graph, transpose) if each),
+            steps=steps,
         )
         if vertices is not None:
             stored = vertices.artifact

@@ -12,6 +12,7 @@ from gnnloom.pipeline.shards.relation_entries import edge_columns
 from gnnloom.pipeline.shards.rows.replicated_rows import create_replicated
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_routed import ROW_STEPS, RowSteps
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
 from gnnloom.pipeline.shards.shard_source import ShardSource, type_dims, type_facts
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
@@ -35,7 +36,11 @@ from gnnloom.storage.wording import counted
 
 @repairing
 def shard_typed_rows(
-    dataset: Dataset, partition: Partition, cluster: Cluster, vertices: Mapping[str, Vertices] | None = None
+    dataset: Dataset,
+    partition: Partition,
+    cluster: Cluster,
+    vertices: Mapping[str, Vertices] | None = None,
+    steps: RowSteps = ROW_STEPS,
 ) -> TypedRowShards:
     """Write the row shards of a partition of a graph with types, or find them; resumes what an earlier run left.
 
@@ -43,6 +48,7 @@ def shard_typed_rows(
 
     Args:
         vertices: features, labels and split to include, by type; by default all that the dataset has.
+        steps: sizes of the steps of tasks.
 
     Raises:
         InputError: the vertex data of a type have another number of vertices, or a type has several to choose from.
@@ -76,8 +82,15 @@ def shard_typed_rows(
         # One exchange serves all relations.
         sizes = replace(PartSizes.of(partition), sent_back=())
         of_types = {name: (each.artifact.path, type_dims(each)) for name, each in data.items()}
-        where = writer, writer.work / "numbers", ()
-        places = RowPlaces(*where, relations=matrices, of_types=of_types, partition=partition.artifact.path)
+        places = RowPlaces(
+            writer,
+            writer.work / "numbers",
+            (),
+            relations=matrices,
+            of_types=of_types,
+            partition=partition.artifact.path,
+            steps=steps,
+        )
         with one_step("number the vertices"):
             numbers = VertexNumbers(places.numbers, graph.num_vertices, is_reordered=False)
             numbers.write(partition, union.artifact.array(ENTRIES), range_sizes(source, sizes, cluster.scratch))

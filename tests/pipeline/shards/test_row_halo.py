@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.shards.rows import row_entries, row_halo
 from gnnloom.pipeline.shards.rows.row_entries import Places
 from gnnloom.pipeline.shards.rows.row_halo import halo_shuffle
+from gnnloom.pipeline.shards.rows.row_routed import RowSteps
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -31,16 +31,15 @@ from support.partitions import random_parts, store_partition
     ],
 )
 def test_halos_have_the_columns_of_others_by_owner_and_reach_their_senders(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, num_parts: int, few: int, range_bytes: int
+    catalog: Catalog, num_parts: int, few: int, range_bytes: int
 ) -> None:
-    monkeypatch.setattr(row_halo, "JOINED_BYTES", 300)
-    monkeypatch.setattr(row_entries, "_PENDING_IDS", 10)
     adjacency, dataset = random_adjacency(60, 200, num_parts, symmetric=True), catalog.create("g")
     # The last rank has no vertex.
     part = random_parts(60, max(1, num_parts - 1), num_parts)
     graph = store_graph(dataset, adjacency, symmetric=True)
     cluster = InProcessCluster(scratch=Scratch(sources=few, range_bytes=range_bytes))
-    shards = shard_rows(dataset, store_partition(dataset, graph, part, num_parts), cluster)
+    steps = RowSteps(joined_bytes=300, pending_ids=10)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, num_parts), cluster, steps=steps)
     matrices = [shards.shard(rank).matrix() for rank in range(num_parts)]
     for rank, matrix in enumerate(matrices):
         columns = np.unique(adjacency[part == rank].indices)
@@ -66,8 +65,7 @@ def test_merges_of_halos_open_few_files() -> None:
 @pytest.mark.parametrize(
     ("kind", "most"), few_of(["empty", "one", "all", "even", "dense", "far"], [1 << 20, 8], together=1)
 )
-def test_places_of_numbers_are_those_of_a_binary_search(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Places, "MOST_RANGES", most)
+def test_places_of_numbers_are_those_of_a_binary_search(kind: str, most: int) -> None:
     rng = np.random.default_rng(7)
     lists = {
         "empty": np.empty(0, np.int64),
@@ -79,7 +77,9 @@ def test_places_of_numbers_are_those_of_a_binary_search(kind: str, most: int, mo
     }
     ascending = lists[kind]
     numbers = rng.permutation(np.repeat(ascending, 2))
-    np.testing.assert_array_equal(Places(ascending).of(numbers), np.searchsorted(ascending, numbers))
+    np.testing.assert_array_equal(Places(ascending, most).of(numbers), np.searchsorted(ascending, numbers))
     if ascending.max(initial=0) < 1 << 31:
         short = ascending.astype(np.int32)
-        np.testing.assert_array_equal(Places(short).of(numbers.astype(np.int32)), np.searchsorted(ascending, numbers))
+        np.testing.assert_array_equal(
+            Places(short, most).of(numbers.astype(np.int32)), np.searchsorted(ascending, numbers)
+        )

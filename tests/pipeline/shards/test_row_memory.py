@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scale.counted_cluster import MeteredCluster
 
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_plan, row_rank
+from gnnloom.pipeline.shards.rows import row_plan
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_routed import RowSteps
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.shard_source import ShardSource
@@ -24,6 +25,13 @@ from support.partitions import random_parts, store_partition
 
 #: Bytes of a range, of a chunk, and of what is read or joined at once.
 RANGE_BYTES, STEP_BYTES = 1 << 20, 1 << 16
+SMALL_STEPS = RowSteps(
+    segment_nonzeros=STEP_BYTES // 4,
+    pending_ids=STEP_BYTES // 8,
+    listed_columns=STEP_BYTES // 8,
+    joined_bytes=4 * STEP_BYTES,
+    place_ranges=1 << 10,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +41,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped_vectors, "_STEP_BYTES", STEP_BYTES)
     monkeypatch.setattr(runs, "BLOCK_BYTES", STEP_BYTES)
     monkeypatch.setattr(row_plan, "CHUNK_BYTES", STEP_BYTES)
-    monkeypatch.setattr(row_entries, "_PENDING_IDS", STEP_BYTES // 8)
-    for module in (row_entries, row_rank, row_plan):
-        monkeypatch.setattr(module, "SEGMENT_NONZEROS", STEP_BYTES // 4)
-    for module in (row_halo, row_plan):
-        monkeypatch.setattr(module, "LISTED_COLUMNS", STEP_BYTES // 8)
-        monkeypatch.setattr(module, "JOINED_BYTES", 4 * STEP_BYTES)
     monkeypatch.setattr(row_plan, "WRITING_BYTES", 16 * STEP_BYTES)
-    monkeypatch.setattr(row_entries.Places, "MOST_RANGES", 1 << 10)
 
 
 def held_bytes(
@@ -56,7 +57,7 @@ def held_bytes(
     partition = store_partition(dataset, graph, random_parts(num_vertices, 2, 1), 2)
     scratch = Scratch(range_bytes=RANGE_BYTES)
     cluster = MeteredCluster(monkeypatch, scratch=scratch)
-    shard_rows(dataset, partition, cluster, reorder=reorder)
+    shard_rows(dataset, partition, cluster, reorder=reorder, steps=SMALL_STEPS)
     source = ShardSource.of(graph, dataset.vertices(), None)
     functions = {
         "find_halo": "find halos",
@@ -65,7 +66,7 @@ def held_bytes(
         "join_ranges": "join rows",
         "write_send_lists": "send lists",
     }
-    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch), steps=SMALL_STEPS)
     planned = {phase.phase: phase for phase in count(row_phases(source, PartSizes.of(partition), places, reorder))}
     held = {phase.where[1]: phase.held for phase in cluster.phases if phase.held}
     assert len(held["write_range"]) >= num_vertices // 5000

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.rows import row_entries, row_halo, row_rank
+from gnnloom.pipeline.shards.rows import row_entries
 from gnnloom.pipeline.shards.rows.row_entries import RangeRows, RowBatch
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
-from gnnloom.pipeline.shards.rows.row_routed import row_shuffle
+from gnnloom.pipeline.shards.rows.row_routed import ROW_STEPS, RowSteps, row_shuffle
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
@@ -143,7 +143,6 @@ def test_ranks_without_vertices_and_more_ranks_than_vertices(catalog: Catalog) -
 def test_vertex_data_go_to_the_owner_in_the_order_of_its_vertices(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_shuffles._CHUNKS_PER_TASK", 1)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
     rng = np.random.default_rng(0)
     n, parts = 100, 3
@@ -153,7 +152,7 @@ def test_vertex_data_go_to_the_owner_in_the_order_of_its_vertices(
     split = rng.integers(0, 4, n)
     store_vertices(dataset, feature, label, split)
     part = random_parts(n, parts, 1)
-    shards = shard_rows(dataset, store_partition(dataset, graph, part, parts), HERE)
+    shards = shard_rows(dataset, store_partition(dataset, graph, part, parts), HERE, steps=RowSteps(vertex_chunks=1))
     assert (shards.num_features, shards.num_classes) == (5, 4)
     for rank in range(parts):
         shard = shards.shard(rank)
@@ -223,16 +222,17 @@ SMALL_SIZES = {
 }
 
 
-def shrink(monkeypatch: pytest.MonkeyPatch, name: str, scratch: Scratch = BESIDE) -> Scratch:
-    """Cut the rows of ranks into batches and segments of few bytes; returns the sizes that cut them into ranges."""
+def shrink(name: str, scratch: Scratch = BESIDE) -> tuple[Scratch, RowSteps]:
+    """Sizes that cut the rows of ranks into ranges, and ranges into batches and segments of few bytes."""
     range_bytes, batch_bytes, nonzeros = SMALL_SIZES[name]
-    monkeypatch.setattr(row_entries, "BATCH_BYTES", batch_bytes)
-    for module in (row_entries, row_rank):
-        monkeypatch.setattr(module, "SEGMENT_NONZEROS", nonzeros)
-    monkeypatch.setattr(row_entries, "_PENDING_IDS", nonzeros)
-    monkeypatch.setattr(row_halo, "JOINED_BYTES", 100 * nonzeros)
-    monkeypatch.setattr(row_halo, "LISTED_COLUMNS", nonzeros)
-    return replace(scratch, range_bytes=range_bytes)
+    steps = RowSteps(
+        batch_bytes=batch_bytes,
+        segment_nonzeros=nonzeros,
+        pending_ids=nonzeros,
+        joined_bytes=100 * nonzeros,
+        listed_columns=nonzeros,
+    )
+    return replace(scratch, range_bytes=range_bytes), steps
 
 
 def stored_bytes(shards: RowShards) -> dict[str, bytes]:
@@ -270,16 +270,16 @@ def test_ranges_batches_and_segments_of_any_size_change_no_byte(
     # The last rank has no vertex, if there are several.
     part = random_parts(90, max(1, parts - 1), 1)
 
-    def make(name: str, scratch: Scratch) -> RowShards:
+    def make(name: str, scratch: Scratch, steps: RowSteps = ROW_STEPS) -> RowShards:
         dataset = catalog.create(name)
         graph = store_graph(dataset, adjacency, symmetric=symmetric, weighted=weighted)
         store_vertices(dataset, np.arange(450).reshape(90, 5), np.arange(90) % 4, None)
         partition = store_partition(dataset, graph, part, parts)
-        return shard_rows(dataset, partition, InProcessCluster(scratch=scratch), reorder=reorder)
+        return shard_rows(dataset, partition, InProcessCluster(scratch=scratch), reorder=reorder, steps=steps)
 
     whole = make("whole", BESIDE)
-    small = shrink(monkeypatch, sizes)
-    cut = make("pieces", small)
+    small, steps = shrink(sizes)
+    cut = make("pieces", small, steps)
     assert cut.artifact.digest == whole.artifact.digest
     assert stored_bytes(cut) == stored_bytes(whole)
     check_row_shards(cut.artifact, int(adjacency.nnz))
@@ -301,10 +301,11 @@ def test_columns_of_parts_of_consecutive_ids_are_not_looked_up(
     adjacency.data = np.arange(1.0, adjacency.nnz + 1)
     part = np.repeat(*np.array(CONSECUTIVE[parts], np.int32).T)
 
-    def make(name: str, scratch: Scratch = BESIDE) -> RowShards:
+    def make(name: str, scratch: Scratch = BESIDE, steps: RowSteps = ROW_STEPS) -> RowShards:
         dataset = catalog.create(name)
         graph = store_graph(dataset, adjacency, symmetric=False, weighted=True)
-        return shard_rows(dataset, store_partition(dataset, graph, part, 4), InProcessCluster(scratch=scratch))
+        partition, cluster = store_partition(dataset, graph, part, 4), InProcessCluster(scratch=scratch)
+        return shard_rows(dataset, partition, cluster, steps=steps)
 
     with monkeypatch.context() as looked_up:
         looked_up.setattr(row_entries, "_split", None)
@@ -312,8 +313,7 @@ def test_columns_of_parts_of_consecutive_ids_are_not_looked_up(
         shards = make("alone")
         check_shards(shards, adjacency, part)
         # Rows of a range may come in several batches.
-        small = shrink(looked_up, "everything")
-        assert make("ranges", small).artifact.digest == shards.artifact.digest
+        assert make("ranges", *shrink("everything")).artifact.digest == shards.artifact.digest
     # The same parts, as if their ids were not consecutive.
     monkeypatch.setattr(row_entries.RankColumns, "_consecutive", lambda *_: None)
     assert make("looked-up").artifact.digest == shards.artifact.digest
@@ -341,7 +341,6 @@ def test_reordered_rows_begin_with_the_largest_degree(
     catalog: Catalog, parts: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
-    monkeypatch.setattr("gnnloom.pipeline.shards.rows.row_rank._MOVED_BYTES", 100)
     adjacency = random_adjacency(80, 400, parts, symmetric=symmetric)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3)
@@ -350,7 +349,8 @@ def test_reordered_rows_begin_with_the_largest_degree(
     store_vertices(dataset, feature, label, rng.integers(0, 4, 80))
     part = random_parts(80, parts, 1)
     partition = store_partition(dataset, graph, part, parts)
-    shards, plain = shard_rows(dataset, partition, HERE, reorder="degree"), shard_rows(dataset, partition, HERE)
+    shards = shard_rows(dataset, partition, HERE, reorder="degree", steps=RowSteps(moved_bytes=100))
+    plain = shard_rows(dataset, partition, HERE)
     assert (shards.reorder, plain.reorder) == ("degree", "none")
     assert shards.artifact.key != plain.artifact.key
     assert "reorder" not in plain.artifact.parameters
@@ -443,14 +443,14 @@ def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_byte
 
     scratch = Scratch(sources=few)
     whole = shard_rows(*prepare("whole"), InProcessCluster(scratch=scratch), reorder=reorder)
-    scratch = shrink(monkeypatch, "ranges", scratch)
+    scratch, steps = shrink("ranges", scratch)
     dataset, partition = prepare("stopped")
     graph = dataset.graph()
     source = ShardSource.of(graph, dataset.vertices(), find_transpose(dataset, graph))
-    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch), steps=steps)
     planned = count(row_phases(source, PartSizes.of(partition), places, reorder))
     stopped, ran = run_in_steps(
-        lambda cluster: shard_rows(dataset, partition, cluster, reorder=reorder), 1, scratch=scratch
+        lambda cluster: shard_rows(dataset, partition, cluster, reorder=reorder, steps=steps), 1, scratch=scratch
     )
     # Each task once, as planned.
     assert len(ran) == len(set(ran)) == total_tasks(planned)
@@ -470,16 +470,15 @@ def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_byte
         ),
     ],
 )
-def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, function: str, both: bool
-) -> None:
+def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(catalog: Catalog, function: str, both: bool) -> None:
     """Every temporary file that was written by then is lost or damaged, one in each run; in the long tests, both."""
-    scratch = shrink(monkeypatch, "ranges")
+    scratch, steps = shrink("ranges")
     cluster = InProcessCluster(scratch=scratch)
     adjacency, part = random_adjacency(60, 400, 0, symmetric=True), random_parts(60, 2, 1)
     dataset = catalog.create("whole")
     graph = store_graph(dataset, adjacency, symmetric=True)
-    whole = stored_bytes(shard_rows(dataset, store_partition(dataset, graph, part, 2), cluster, reorder="degree"))
+    partition = store_partition(dataset, graph, part, 2)
+    whole = stored_bytes(shard_rows(dataset, partition, cluster, reorder="degree", steps=steps))
 
     class StopAfter(StoppingCluster):
         def map(self, each: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
@@ -489,8 +488,9 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
 
     stopped = catalog.create("stopped")
     graph = store_graph(stopped, adjacency, symmetric=True)
+    partition = store_partition(stopped, graph, part, 2)
     with pytest.raises(StoppedError):
-        shard_rows(stopped, store_partition(stopped, graph, part, 2), StopAfter(None, scratch), reorder="degree")
+        shard_rows(stopped, partition, StopAfter(None, scratch), reorder="degree", steps=steps)
     for number in (number for number in range(40) if both or number % 2 == number // 2 % 2):
         dataset = Dataset(shutil.copytree(stopped.path, stopped.path.with_name(f"lost-{number}")))
         partition = dataset.partition(2)
@@ -506,7 +506,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
             content = bytearray(file.read_bytes())
             content[len(content) // 2] ^= 1
             file.write_bytes(content)
-        assert stored_bytes(shard_rows(dataset, partition, cluster, reorder="degree")) == whole
+        assert stored_bytes(shard_rows(dataset, partition, cluster, reorder="degree", steps=steps)) == whole
     assert number > 10
 
 
@@ -515,7 +515,7 @@ def test_only_what_is_lost_of_a_rank_of_many_ranges_is_made_again(
 def test_ranges_have_about_equal_shares_and_batches_their_limit(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, reorder: str
 ) -> None:
-    scratch = shrink(monkeypatch, "everything")
+    scratch, steps = shrink("everything")
     adjacency, part = random_adjacency(300, 3000, 0, symmetric=True), random_parts(300, 3, 1)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=True)
@@ -529,7 +529,7 @@ def test_ranges_have_about_equal_shares_and_batches_their_limit(
             yield batch
 
     monkeypatch.setattr(RangeRows, "batches", noted)
-    shard_rows(dataset, partition, InProcessCluster(scratch=scratch), reorder=reorder)
+    shard_rows(dataset, partition, InProcessCluster(scratch=scratch), reorder=reorder, steps=steps)
     ranges = range_sizes(ShardSource.of(graph, None, None), PartSizes.of(partition), scratch)
     # The rows are read twice: once for the halo, and once to renumber them.
     assert len(sizes) == 2 * ranges.num_positions > 2 * 3 * 10

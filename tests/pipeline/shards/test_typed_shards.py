@@ -13,8 +13,8 @@ from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
-from gnnloom.pipeline.shards.rows import relation_routes, row_entries, row_rank, row_shuffles
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
+from gnnloom.pipeline.shards.rows.row_routed import RowSteps
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec, shard_typed_rows, typed_source
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -33,6 +33,7 @@ from support.typed_dense import check_typed_shards, ingest_kept, ingest_shop, ty
 from support.typed_tables import TypedProblem
 
 HERE = InProcessCluster()
+SMALL_STEPS = RowSteps(vertex_chunks=1, routed_bytes=700, batch_bytes=300, segment_nonzeros=11, moved_bytes=64)
 
 
 def _shard(dataset: Dataset, parts: int, *, reverse: bool, replicate: tuple[str, ...] = ()) -> TypedRowShards:
@@ -47,15 +48,9 @@ def _shard(dataset: Dataset, parts: int, *, reverse: bool, replicate: tuple[str,
 
 @pytest.fixture
 def in_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many blocks, runs of a task, batches of a range, and chunks."""
+    """Many blocks and chunks."""
     monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
     monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
-    monkeypatch.setattr(row_shuffles, "_CHUNKS_PER_TASK", 1)
-    monkeypatch.setattr(relation_routes, "ROUTED_BYTES", 700)
-    monkeypatch.setattr(row_entries, "BATCH_BYTES", 300)
-    for module in (row_entries, row_rank):
-        monkeypatch.setattr(module, "SEGMENT_NONZEROS", 11)
-    monkeypatch.setattr(row_rank, "_MOVED_BYTES", 64)
 
 
 @pytest.mark.parametrize(("parts", "reverse"), [(1, True), (3, False), (4, True)])
@@ -140,7 +135,9 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     options = PartitionOptions(3, "random", reverse=reverse, replicate=replicate)
     partition = partition_graph(dataset, graph, options, HERE)
     scratch = Scratch(range_bytes=4000)
-    pieces, ran = run_in_steps(lambda cluster: shard_typed_rows(dataset, partition, cluster), 31, scratch=scratch)
+    pieces, ran = run_in_steps(
+        lambda cluster: shard_typed_rows(dataset, partition, cluster, steps=SMALL_STEPS), 31, scratch=scratch
+    )
     functions = [name for name, _ in ran]
     assert functions.count("write_range") > 6
     # The plan from stored sizes has the tasks that ran.
@@ -149,17 +146,11 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     data = dataset.vertices_of_types(graph.artifact.key)
     source = typed_source(graph, reverses, replicating_spec(partition), union, data)
     sizes = PartSizes.of(partition)
-    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch))
+    places = RowPlaces(ArtifactWriter(Path(), "shards", "", scratch=scratch), steps=SMALL_STEPS)
     planned = count(row_phases(source, replace(sizes, sent_back=()), places))
     assert sum(each.tasks for each in planned) == len({name for _, name in ran})
     check_typed_shards(pieces, graph, partition.part(), dataset.vertices_of_types(graph.artifact.key))
     assert [each.problem for each in dataset.verify() if each.problem] == []
     digest = pieces.artifact.digest
-    with pytest.MonkeyPatch.context() as patch:
-        for where, name in (
-            (relation_routes, "ROUTED_BYTES"),
-            (row_entries, "BATCH_BYTES"),
-        ):
-            patch.setattr(where, name, 1 << 25)
-        dataset.remove_artifact("shards", pieces.artifact.key)
-        assert shard_typed_rows(dataset, partition, HERE).artifact.digest == digest
+    dataset.remove_artifact("shards", pieces.artifact.key)
+    assert shard_typed_rows(dataset, partition, HERE).artifact.digest == digest
