@@ -121,8 +121,9 @@ _PURPOSES = {
 #: What every list of sections is for.
 _OF_LISTS = {
     "relations": (
-        "The table of a relation, once for each relation of a graph with types, instead of `[source]`. Such a recipe"
-        " has no partition and no shards: `[links]` are of one relation, and `[train]` names `of_type`, or `relation`."
+        "The table of a relation, once for each relation of a graph with types, instead of `[source]`. `[links]`"
+        " names a `relation`, and `[train]` names `of_type` or `relation`; a recipe without `[train]` may have"
+        " `[partition]` and `[shards]`."
     ),
     "vertices": "A list of the vertices of a type, for any types of a graph with `[[relations]]`.",
 }

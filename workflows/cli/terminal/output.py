@@ -67,7 +67,7 @@ def show(content: Mapping[str, Any], *, title: str, hide: Iterable[str] = (), br
     console = screen.console()
     console.print(table)
     if len(shown) < len(listed):
-        console.print(text(("dim", f"{counted(len(listed) - len(shown), 'more figure')}: gnnloom -v ...")))
+        console.print(text(("dim", f"{counted(len(listed) - len(shown), 'more figure')} (gnnloom -v ... shows all)")))
 
 
 def _timed(content: Mapping[str, Any]) -> Mapping[str, Any]:
