@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from gnnloom.storage.artifacts.graph import Graph
-from gnnloom.storage.artifacts.links import Links
+from gnnloom.storage.artifacts.links import LinkedRelation, Links
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import JsonObject, parsing, read_json, remove_tree, write_json
 from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
@@ -71,12 +72,22 @@ class Transfer:
 class AllEdges(Links):
     """Stands for the links of a graph that no pairs were drawn from: models read all of its edges."""
 
-    def __init__(self, graph: Graph, transfer: Transfer) -> None:
-        self.artifact = graph.artifact
-        self.num_vertices, self.relation = graph.num_vertices, None
+    def __init__(self, graph: Graph | TypedGraph, transfer: Transfer, relation: str | None = None) -> None:
+        """Read nothing.
+
+        Args:
+            relation: the relation of a graph with types whose pairs are scored.
+        """
+        self.artifact, self.num_vertices = graph.artifact, graph.num_vertices
+        if isinstance(graph, Graph):
+            self.relation, self.symmetric, self.weighted = None, graph.symmetric, graph.weighted
+        else:
+            of = graph.relation(relation or "")
+            ends, counts = (of.source.name, of.target.name), (of.source.count, of.target.count)
+            self.relation, self.symmetric, self.weighted = LinkedRelation(of.name, *ends, *counts, of.nnz), False, False
         self.num_pairs = MappingProxyType(dict.fromkeys(LINK_SPLITS, 0))
         self.graph = self.message_graph = graph.artifact.key
-        self.symmetric, self.together, self.weighted = graph.symmetric, False, graph.weighted
+        self.together = False
         self.kind, self.num_classes = transfer.kind, transfer.num_classes
         self.class_names = transfer.class_names
 
@@ -92,9 +103,11 @@ def links_of_run(dataset: Dataset, run: Run) -> Links:
         NotFoundError: the links, or the graph that a transferred run predicts on, were removed.
     """
     transfer, inputs = Transfer.of(run), run.inputs()
-    if transfer is not None:
-        return AllEdges(dataset.graph(inputs["graph"]), transfer)
-    return dataset.links(inputs["links"])
+    if transfer is None:
+        return dataset.links(inputs["links"])
+    relation = run.config().get("relation")
+    graph = dataset.graph(inputs["graph"]) if relation is None else dataset.typed_graph(inputs["graph"])
+    return AllEdges(graph, transfer, relation)
 
 
 def write_transfer(

@@ -20,6 +20,7 @@ from gnnloom.trainer.training.predict import predict
 from gnnloom.trainer.training.propagate import propagate
 from gnnloom.trainer.training.session import Session, open_session
 from support.lone import LoneCommunicator
+from support.thread_ranks import on_thread_ranks
 
 
 class LoneLauncher:
@@ -50,6 +51,18 @@ class LoneLauncher:
         if action == [PROPAGATE]:
             return propagate(LoneCommunicator(), PropagateConfig.of(**content), lambda: False)
         return train(LoneCommunicator(), TrainConfig.of(**content), restart="--restart" in options)
+
+
+class ThreadLauncher(LoneLauncher):
+    """Stands in for the function that starts ranks: several ranks that predict are threads."""
+
+    def __call__(
+        self, action: list[str], content: dict[str, Any], ranks: int, threads: int, *rest: Any, **more: Any
+    ) -> dict[str, Any]:
+        if ranks == 1:
+            return super().__call__(action, content, ranks, threads, *rest, **more)
+        assert action == [PREDICT]
+        return on_thread_ranks(ranks, lambda comm: predict(comm, PredictConfig.of(**content)))[0]
 
 
 def opened_run(config: TrainConfig) -> OpenedRun:

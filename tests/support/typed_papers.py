@@ -47,7 +47,15 @@ def tables(seed: int = 0) -> dict[str, pd.DataFrame]:
     return found
 
 
-def store(folder: Path, name: str, given: dict[str, pd.DataFrame]) -> Dataset:
+def store(
+    folder: Path, name: str, given: dict[str, pd.DataFrame], leave_out: str = "", topics: np.ndarray | None = None
+) -> Dataset:
+    """The graph of some tables.
+
+    Args:
+        leave_out: a relation that is left out.
+        topics: ids of the topics; by default, numbers from 0.
+    """
     relations = {
         ("author", "writes", "paper"): (given["writes"], WRITES),
         ("paper", "cites", "paper"): (given["cites"], ["p", "q", "w as weight"]),
@@ -55,11 +63,12 @@ def store(folder: Path, name: str, given: dict[str, pd.DataFrame]) -> Dataset:
         ("author", "knows", "author"): (given["knows"], ["a", "b", "at as time"]),
         ("topic", "near", "paper"): (given["near"], ["t", "p", "at as time", "f as feature"]),
     }
+    relations = {each: table for each, table in relations.items() if each[1] != leave_out}
     features = {each: [f"{c} as feature" for c in given[each] if c.startswith("x")] for each in ("author", "paper")}
     vertices = {
         "author": (given["author"], ["id", *features["author"]]),
         "paper": (given["paper"], ["id", *features["paper"], "y as label", "split as split"]),
-        "topic": np.arange(COUNTS["topic"]),
+        "topic": np.arange(COUNTS["topic"]) if topics is None else topics,
         "venue": np.arange(COUNTS["venue"]),
     }
     return gnnloom.ingest(

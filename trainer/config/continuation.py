@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +260,7 @@ class OpenedRun:
             NotFoundError: they do not exist.
         """
         counter, transfer = ReadCounter(), Transfer.of(run)
-        reads, request = config.reads, config.shard_request(dataset)
+        reads, request = config.reads, replace(config.shard_request(dataset), transfer=transfer)
         if run.exists and goes_on:
             of_run = reads.of_run(dataset, request, run.inputs())
             # Without such shards, or with the key of others, the check of the data says which data has changed.

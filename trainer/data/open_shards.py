@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, Type
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.propagated import Propagated
 from gnnloom.storage.artifacts.samples import Samples, StoredSamples
 from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
@@ -18,6 +19,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.ranges import Span
+from gnnloom.storage.runs.transfer import AllEdges, Transfer
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.storage.wording import counted, shell_command
 
@@ -96,6 +98,7 @@ class ShardRequest:
         links: key of the links of the relation, if there are several.
         vertex_data: choice between several vertex data of its types, as ``TYPE=KEY`` each.
         reverse: gather along the reverses of its relations, too.
+        transfer: made the run, if it was trained on another graph: it reads no labels, and no links.
     """
 
     algorithm: str
@@ -110,6 +113,7 @@ class ShardRequest:
     links: str | None = None
     vertex_data: Sequence[str] = ()
     reverse: bool = False
+    transfer: Transfer | None = None
 
 
 class OpenedShards(Protocol):
@@ -347,11 +351,14 @@ def _open_types(
     from gnnloom.trainer.data.typed_vertices import OpenedTypes, TypedVertices, links_of_relation  # noqa: PLC0415
 
     _check_number(request, num_ranks)
-    keys, links = request.made_from, None
-    if request.relation is not None:
-        links = links_of_relation(dataset, request.relation, request.links, keys.get("graph"))
-    chosen, reverse = request.vertex_data, request.reverse
-    return OpenedTypes(TypedVertices.open(dataset, request.of_type, keys, chosen=chosen, reverse=reverse, links=links))
+    keys, relation, transfer = request.made_from, request.relation, request.transfer
+    links: Links | None = None
+    if relation is not None and transfer is not None:
+        links = AllEdges(dataset.typed_graph(keys["graph"]), transfer, relation)
+    elif relation is not None:
+        links = links_of_relation(dataset, relation, request.links, keys.get("graph"))
+    how: dict[str, Any] = {"chosen": request.vertex_data, "reverse": request.reverse, "links": links}
+    return OpenedTypes(TypedVertices.open(dataset, request.of_type, keys, **how, trains=transfer is None))
 
 
 def _check_number(request: ShardRequest, num_ranks: int) -> None:

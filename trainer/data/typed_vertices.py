@@ -91,6 +91,8 @@ class TypedVertices:
         chosen: Sequence[str] = (),
         reverse: bool = False,
         links: Links | None = None,
+        key: str | None = None,
+        trains: bool = True,
     ) -> TypedVertices:
         """Open the graph and the vertex data.
 
@@ -99,10 +101,12 @@ class TypedVertices:
             keys: what a run has read before, as :attr:`inputs` has it; empty for a new run.
             chosen: choice between several vertex data of a type, as ``TYPE=KEY`` each, and so between several graphs.
             links: the pairs of a relation that are predicted.
+            key: key of the graph, if there is a choice.
+            trains: a run trains on the data, and not only predicts.
 
         Raises:
             InputError: there are several graphs with types, or several vertex data of a type, and no choice; or the
-                vertices of the type have no labels or no split.
+                vertices of the type have no labels or no split to train on.
             NotFoundError: there is no graph with types, no such type or vertex data, or no reverses although they are
                 wanted.
         """
@@ -110,7 +114,7 @@ class TypedVertices:
         known = {name.partition("/")[2] or named: key for name, key in keys.items() if name.startswith("vertices")}
         known |= vertex_choices(chosen)
         own = None if links is None else links.message_graph
-        graph = dataset.typed_graph(keys.get("graph") or own or _graph_of(dataset, known))
+        graph = dataset.typed_graph(keys.get("graph") or key or own or _graph_of(dataset, known))
         stored = {name: dataset.vertices(key, graph.artifact.key, name) for name, key in known.items()}
         # A run that goes on reads what it has read, whatever other types have got since.
         for each in () if keys else graph.types:
@@ -120,7 +124,8 @@ class TypedVertices:
         relation = None if links is None else links.relation
         names = [named] if relation is None else dict.fromkeys([relation.source, relation.target])
         found = cls(dataset, graph, tuple(graph.type(name) for name in names), stored, reverses, links)
-        found.check()
+        if trains:
+            found.check()
         return found
 
     @property
@@ -180,8 +185,9 @@ class TypedVertices:
 
     @property
     def artifact(self) -> Artifact:
-        """The vertex data of the type; of a run on pairs the graph."""
-        return self.graph.artifact if self.links is not None else self.stored[self._of_type.name].artifact
+        """The vertex data of the type; the graph of a run on pairs, or if the type has no data."""
+        data = None if self.links is not None else self.stored.get(self._of_type.name)
+        return self.graph.artifact if data is None else data.artifact
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -246,7 +252,8 @@ class TypedVertices:
     symmetric = False
 
     def __contains__(self, name: str) -> bool:
-        return self.links is None and name in self.stored[self._of_type.name].names
+        data = None if self.links is not None else self.stored.get(self._of_type.name)
+        return data is not None and name in data.names
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -352,7 +352,7 @@ def features(
             values = files | plain_values(others)
             owner = source_ids(found, key_of(graph), of_type)
             opened = open_vertex_data(kind, values, owner, asks=by_id is not False)
-            opened = opened if like is None else stored_like(opened, vertices_like(found, like))
+            opened = opened if like is None else stored_like(opened, vertices_like(found, like, of_type))
             add_vertices = partial(ingest_vertices, options=storing, allow_others=add)
             stored = on_cluster(cluster, lambda workers: add_vertices(found, opened, workers, owner))
             _log(vertex_notes(stored))
@@ -361,17 +361,20 @@ def features(
     return once_per_job(store)
 
 
-def vertices_like(dataset: StoredDataset, like: DatasetLike) -> Vertices:
+def vertices_like(dataset: StoredDataset, like: DatasetLike, of_type: str | None) -> Vertices:
     """Find the vertex data of a dataset, or with ``DATASET/KEY``, in the catalog of another dataset.
+
+    Args:
+        of_type: type of the vertices, in a graph with types.
 
     Raises:
         NotFoundError: there is no vertex data.
         InputError: there are several, and no key chooses one.
     """
     if not isinstance(like, str):
-        return like.vertices()
+        return like.vertices(of_type=of_type)
     name, _, key = like.partition("/")
-    return as_dataset(name, dataset.path.parent).vertices(key or None)
+    return as_dataset(name, dataset.path.parent).vertices(key or None, of_type=of_type)
 
 
 def _log(notes: Iterable[str]) -> None:

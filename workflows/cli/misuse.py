@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from gnnloom.storage.errors import GnnloomError
-from gnnloom.storage.wording import printable
+from gnnloom.storage.wording import printable, shell_command
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 
 #: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
@@ -101,7 +101,7 @@ def _commands_with(option: str, ctx: click.Context | None) -> list[str]:
     for name in group.list_commands(called):
         command = group.get_command(called, name)
         if command is not None and any(option in (*each.opts, *each.secondary_opts) for each in command.params):
-            found.append(f"`{called.command_path} {name}`")
+            found.append(f"`{shell_command(*called.command_path.split(), name)}`")
     return found
 
 

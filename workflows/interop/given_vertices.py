@@ -25,7 +25,6 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import (
     open_table,
     split_location,
 )
-from gnnloom.storage import Graph
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted, shell_command
@@ -217,13 +216,13 @@ def find_pairs(ends: Ends, ids: ArrayLike) -> NDArray[np.int64]:
     return _PairFinder(ends).find(texts, lambda at: f"pairs, number {at:,}")
 
 
-def ids_in(graph: Graph, start: int, stop: int) -> list[str]:
+def ids_in(graph: SourceIds, start: int, stop: int) -> list[str]:
     """The ids of the vertices ``start`` to ``stop`` in the source, as text."""
     return graph.original_name(start, stop) if graph.has_names else [*map(str, graph.original_id(start, stop).tolist())]
 
 
-def matching_vertices(graph: Graph, other: Graph) -> Iterator[NDArray[np.int64]]:
-    """The vertices of a graph with the ids of the vertices of another graph, some at a time.
+def matching_vertices(graph: SourceIds, other: SourceIds) -> Iterator[NDArray[np.int64]]:
+    """The vertices of a graph, or of a type, with the ids of the vertices of another one, some at a time.
 
     Yields:
         (count,) int64 vertices of ``graph``; -1 where it has no vertex with this id.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage import Catalog, Dataset
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
+from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
@@ -34,11 +36,12 @@ from gnnloom.workflows.interop.transfer_checks import (
     find_products,
     renumbered,
 )
+from gnnloom.workflows.interop.typed_transfer import TypedData, other_graph, store_reverses
+
+AnyData = TypeVar("AnyData", Data, TypedData)
 
 #: What becomes of vertices whose learned vectors the run does not have.
 UNKNOWN: Final = ("error", "zero")
-#: Array of a checkpoint with the learned vector of each vertex.
-_LEARNED: Final = "parameter/feature"
 #: Hexadecimal digits of the digest in the name of a transferred run.
 _DIGITS: Final = 8
 
@@ -71,7 +74,10 @@ class Elsewhere:
         metavar="KEY",
     )
     vertices: str | None = option(
-        None, "Vertex data to predict with, if the graph has several.", group=Group.INPUT, metavar="KEY"
+        None,
+        "Vertex data to predict with, if the graph has several; in a graph with types, TYPE=KEY,...",
+        group=Group.INPUT,
+        metavar="KEY",
     )
     unknown: str = option(
         UNKNOWN[0],
@@ -101,17 +107,17 @@ class PlannedTransfer:
         config: its configuration.
         inputs: kind to key of what it reads.
         checkpoint: the checkpoint to copy.
-        learned: whether the checkpoint has a learned vector for each vertex.
+        learned: names of the arrays of the checkpoint with a learned vector for each vertex.
     """
 
-    trained: Data
-    other: Data
+    trained: Data | TypedData
+    other: Data | TypedData
     run: Run
     transfer: Transfer
     config: Mapping[str, Any]
     inputs: Mapping[str, str]
     checkpoint: StoredCheckpoint
-    learned: bool
+    learned: Sequence[str]
 
     @property
     def dataset(self) -> Dataset:
@@ -141,17 +147,13 @@ def plan_transfer(
         InputError: the graph or its vertex data do not fit the run.
         ExistsError: the name of the transferred run belongs to a run that was trained.
     """
-    if any(run.config().get(name) is not None for name in ("of_type", "relation")):
-        raise InputError(
-            f"{run.path}: the run was trained on a graph with types, and predicts the vertices of that graph only;"
-            " leave out --on, --graph and --vertices"
-        )
-    other = _data(Catalog(dataset.path.parent).dataset(elsewhere.on) if elsewhere.on else dataset, elsewhere)
+    config = TrainConfig.of_run(run)
+    compare = _compared_types if config.mode.on_types else _compared
+    trained, other, known, products = compare(dataset, run, config, elsewhere)
     if other.dataset.path == dataset.path and other.inputs.items() <= run.inputs().items():
         return None
-    trained, config = _trained_data(dataset, run), TrainConfig.of_run(run)
-    known = _known_data(dataset, run, config, trained)
-    products = _check(config, run, trained, other, known)
+    if other.vertices is not None and not config.task.on_pairs:
+        renumbered(known, other.vertices)
     there = Run(other.dataset.run_path(_name(dataset, run, other)))
     if there.exists and there.metrics_path.exists():
         raise ExistsError(f"{there.path}: this run was trained here; rename or remove it to predict with {run.name}")
@@ -160,7 +162,8 @@ def plan_transfer(
     inputs = {**other.inputs, **products}
     content = _config(run, config, known, trained, there, other, products, ranks)
     transfer = _sealed(known, stored, content, inputs, elsewhere.unknown)
-    learned = (config.model.embed > 0 or config.model.train_features) and _LEARNED in stored.readers
+    learns = config.model.embed > 0 or config.model.train_features
+    learned = [name for name in other.learned if name in stored.readers] if learns else []
     return PlannedTransfer(trained, other, there, transfer, content, inputs, stored, learned)
 
 
@@ -181,6 +184,8 @@ def transferred(
         NotFoundError, InputError: as :func:`plan_transfer`.
         ExistsError: likewise; or another process writes the run.
     """
+    if (graph := graph_without_reverses(dataset, run, elsewhere)) is not None:
+        store_reverses(*graph)
     plan = plan_transfer(dataset, run, elsewhere, checkpoint, ranks)
     if plan is None:
         return dataset, run
@@ -190,9 +195,10 @@ def transferred(
     with sole_writer(plan.run):
         try:
             learned: dict[str, tuple[int, Iterator[Array]]] = {}
-            if plan.learned:
-                rows = _rows_by_id(plan.checkpoint.readers[_LEARNED], plan.trained, plan.other, elsewhere.unknown)
-                learned = {_LEARNED: (plan.other.graph.num_vertices, rows)}
+            for name in plan.learned:
+                before, now = plan.trained.learned[name], plan.other.learned[name]
+                rows = _rows_by_id(plan.checkpoint.readers[name], before, now, plan.dataset.name, elsewhere.unknown)
+                learned[name] = now.num_vertices, rows
             write_transfer(plan.run, plan.config, plan.inputs, plan.transfer, plan.checkpoint, learned)
         except BaseException:
             if not existed:
@@ -202,28 +208,71 @@ def transferred(
     return plan.dataset, plan.run
 
 
-def _data(dataset: Dataset, elsewhere: Elsewhere) -> Data:
-    """The graph to predict on, and its vertex data."""
-    graph = dataset.graph(elsewhere.graph)
+def graph_without_reverses(dataset: Dataset, run: Run, elsewhere: Elsewhere) -> tuple[Dataset, TypedGraph] | None:
+    """The graph to predict on, and its dataset, if the run gathers along reverses that this graph lacks."""
+    if not run.config().get("reverse"):
+        return None
+    there = _dataset(dataset, elsewhere)
+    graph = other_graph(there, elsewhere.graph, elsewhere.vertices)
+    return None if there.fitting("transpose", made_from={"graph": graph.artifact.key}, union="") else (there, graph)
+
+
+def _dataset(dataset: Dataset, elsewhere: Elsewhere) -> Dataset:
+    """The dataset of the graph to predict on."""
+    return Catalog(dataset.path.parent).dataset(elsewhere.on) if elsewhere.on else dataset
+
+
+#: The data of the training, the data to predict with, what the run knows of its labels, and what else it reads there.
+_Compared = tuple[Data | TypedData, Data | TypedData, Transfer, dict[str, str]]
+
+
+def _compared(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewhere) -> _Compared:
+    """The data of a run, compared with another graph without types and its vertex data."""
+    there, inputs = _dataset(dataset, elsewhere), run.inputs()
+    graph = there.graph(elsewhere.graph)
     try:
-        vertices = dataset.vertices(elsewhere.vertices, graph=graph.artifact.key)
+        vertices = there.vertices(elsewhere.vertices, graph=graph.artifact.key)
     except NotFoundError:
         if elsewhere.vertices is not None:
             raise
         vertices = None
-    return Data(dataset, graph, vertices)
+    other = Data(there, graph, vertices)
+
+    def open_trained() -> Data:
+        own = dataset.vertices(inputs["vertices"]) if "vertices" in inputs else None
+        return Data(dataset, dataset.graph(inputs["graph"]), own)
+
+    trained = _still_there(run, open_trained)
+    is_rowwise = config.model.name in MODELS and MODELS[config.model.name].is_rowwise
+    if not is_rowwise:
+        check_graph(trained, other)
+    if not config.model.embed and trained.vertices is not None:
+        check_features(trained.vertices, vertices, there.name)
+    products: dict[str, str] = {}
+    if (key := inputs.get("propagated")) is not None:
+        before = dataset.propagated(key)
+        products = {"propagated": find_products(before, other, config.mode.steps or before.steps).artifact.key}
+    return trained, other, _known_data(dataset, run, config, trained), products
 
 
-def _trained_data(dataset: Dataset, run: Run) -> Data:
-    """The graph and the vertex data of the run.
+def _compared_types(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewhere) -> _Compared:
+    """The data of a run, compared with another graph with types and the vertex data of its types."""
+    there, trained = _dataset(dataset, elsewhere), _still_there(run, lambda: TypedData.trained(dataset, run, config))
+    known = _known_data(dataset, run, config, trained)
+    graph = other_graph(there, elsewhere.graph, elsewhere.vertices)
+    other = TypedData.other(there, graph, elsewhere.vertices, trained, config, known)
+    other.check_against(trained)
+    return trained, other, known, {}
+
+
+def _still_there(run: Run, open_data: Callable[[], AnyData]) -> AnyData:
+    """The data that a run was trained on.
 
     Raises:
         NotFoundError: they were removed.
     """
-    inputs = run.inputs()
     try:
-        vertices = dataset.vertices(inputs["vertices"]) if "vertices" in inputs else None
-        return Data(dataset, dataset.graph(inputs["graph"]), vertices)
+        return open_data()
     except NotFoundError as error:
         raise NotFoundError(
             f"{run.path}: the data that the run was trained on, with which another graph is compared, were removed"
@@ -231,7 +280,7 @@ def _trained_data(dataset: Dataset, run: Run) -> Data:
         ) from error
 
 
-def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data) -> Transfer:
+def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data | TypedData) -> Transfer:
     """The labels that the run knows, with the origin of its weights."""
     before = Transfer.of(run)
     if before is not None:
@@ -251,23 +300,7 @@ def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data) 
     return Transfer(dataset=dataset.name, run=run.name, epoch=0, source="", **facts)
 
 
-def _check(config: TrainConfig, run: Run, trained: Data, other: Data, known: Transfer) -> dict[str, str]:
-    """Check that a graph fits the run; returns the keys of what else the run reads of it."""
-    is_rowwise = config.model.name in MODELS and MODELS[config.model.name].is_rowwise
-    if not is_rowwise:
-        check_graph(trained, other)
-    if not config.model.embed and trained.vertices is not None:
-        check_features(trained.vertices, other.vertices, other.dataset.name)
-    if other.vertices is not None and not config.task.on_pairs:
-        renumbered(known, other.vertices)
-    key = run.inputs().get("propagated")
-    if key is None:
-        return {}
-    before = trained.dataset.propagated(key)
-    return {"propagated": find_products(before, other, config.mode.steps or before.steps).artifact.key}
-
-
-def _name(dataset: Dataset, run: Run, other: Data) -> str:
+def _name(dataset: Dataset, run: Run, other: Data | TypedData) -> str:
     """Name of the transferred run, which is the same whenever the run predicts on these data."""
     content = json.dumps([dataset.name, run.name, other.inputs], sort_keys=True)
     return f"{run.name}-on-{hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]}"
@@ -277,9 +310,9 @@ def _config(
     run: Run,
     config: TrainConfig,
     known: Transfer,
-    trained: Data,
+    trained: Data | TypedData,
     there: Run,
-    other: Data,
+    other: Data | TypedData,
     products: Mapping[str, str],
     ranks: int | None,
 ) -> dict[str, Any]:
@@ -300,14 +333,16 @@ def _config(
         "steps": steps,
         "propagated": products.get("propagated"),
         **dict.fromkeys(("shards", "method", "permutation", "samples", "links")),
+        # Keys of the training; the inputs of the run say what it reads.
+        "vertex_data": [],
         "save_embeddings": False,
         "log": [],
     }
 
 
-def _feature_norm(run: Run, config: TrainConfig, trained: Data) -> str:
-    """Scaling of the features in training; ``auto`` depends on all features that the run read."""
-    if config.data.feature_norm != "auto" or config.model.embed or trained.vertices is None:
+def _feature_norm(run: Run, config: TrainConfig, trained: Data | TypedData) -> str:
+    """Scaling of the features in training; ``auto`` depends on all features that the run read, except with types."""
+    if config.mode.on_types or config.data.feature_norm != "auto" or config.model.embed or trained.vertices is None:
         return config.data.feature_norm
     if run.is_finished and (norm := run.result().get("feature_norm")) is not None:
         return str(norm)
@@ -327,8 +362,12 @@ def _sealed(
     return Transfer(**facts, epoch=stored.epoch, source=hashlib.sha256(content.encode()).hexdigest())
 
 
-def _rows_by_id(reader: ArrayReader, trained: Data, other: Data, unknown: str) -> Iterator[Array]:
-    """The learned vectors of the vertices of another graph, which are found by the ids of the source.
+def _rows_by_id(reader: ArrayReader, trained: SourceIds, other: SourceIds, where: str, unknown: str) -> Iterator[Array]:
+    """The learned vectors of the vertices of another graph, or of one of its types, found by the ids of the source.
+
+    Args:
+        where: the dataset of the other graph, for messages.
+        unknown: what becomes of a vertex without a learned vector.
 
     Raises:
         InputError: a vertex is unknown, unless its vector is to be zero.
@@ -336,14 +375,14 @@ def _rows_by_id(reader: ArrayReader, trained: Data, other: Data, unknown: str) -
     with own_folder() as folder:
         copy = map_copy(reader, folder)
         first = 0
-        for found in matching_vertices(trained.graph, other.graph):
+        for found in matching_vertices(trained, other):
             is_unknown = found < 0
             if unknown == UNKNOWN[0] and is_unknown.any():
                 at = first + int(np.argmax(is_unknown))
+                vertex = f"vertex {ids_in(other, at, at + 1)[0]!r}{f' of type {other.type}' if other.type else ''}"
                 raise InputError(
-                    f"dataset {other.dataset.name}: the run has no learned vector of vertex"
-                    f" {ids_in(other.graph, at, at + 1)[0]!r}, which was not in the training graph; predict with"
-                    " `--unknown zero` to give such vertices vectors of zeros, or train a new run"
+                    f"dataset {where}: the run has no learned vector of {vertex}, which was not in the training graph;"
+                    " predict with `--unknown zero` to give such vertices vectors of zeros, or train a new run"
                 )
             rows: NDArray[Any] = copy.values[np.maximum(found, 0)]
             rows[is_unknown] = 0

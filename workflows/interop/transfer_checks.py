@@ -9,11 +9,14 @@ from typing import Any, Final
 from gnnloom.storage import Dataset
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.propagated import Propagated
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.runs.transfer import Transfer
 from gnnloom.storage.wording import counted, shell_command
 
+#: Array of a checkpoint with the learned vector of each vertex.
+LEARNED: Final = "parameter/feature"
 #: Classes that an error lists.
 _SHOWN: Final = 5
 
@@ -29,6 +32,11 @@ class Data:
     dataset: Dataset
     graph: Graph
     vertices: Vertices | None
+
+    @property
+    def learned(self) -> Mapping[str, SourceIds]:
+        """The array of a checkpoint with a learned vector of each vertex, and the ids of the vertices."""
+        return {LEARNED: self.graph}
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -66,32 +74,36 @@ def check_graph(trained: Data, other: Data) -> None:
         )
 
 
-def check_features(trained: Vertices, other: Vertices | None, where: str) -> None:
+def check_features(trained: Vertices, other: Vertices | None, where: str, of_type: str | None = None) -> None:
     """Check that features are the same columns, with the same categories and the same values for missing ones.
 
     Args:
         trained: vertex data of the training.
         other: vertex data to predict with; None if the graph has none.
         where: the dataset of ``other``, for messages.
+        of_type: type of the vertices, in a graph with types.
 
     Raises:
         InputError: they are not, or there are no features.
     """
+    typed = [] if of_type is None else ["--of-type", of_type]
     if other is None or not other.has_feature:
         raise InputError(
-            f"dataset {where} has no features of this graph, but the run reads"
-            f" {counted(trained.num_features, 'feature')}; add them with"
-            f" `{shell_command('gnnloom', 'features', where, '--feature', 'FILE')}`"
+            f"dataset {where} has no features of {'this graph' if of_type is None else f'type {of_type}'}, but the run"
+            f" reads {counted(trained.num_features, 'feature')}; add them with"
+            f" `{shell_command('gnnloom', 'features', where, *typed, '--feature', 'FILE')}`"
         )
     path = other.artifact.path
     before, now = trained.feature_columns, other.feature_columns
     if before and now and (difference := _difference(before, now)):
         stored = trained.artifact.path
         like = f"{stored.parents[1].name}/{stored.name}"
-        words = ["features", where, "--feature", "FILE:COLUMNS", "--like", like, "--add"]
+        words = ["features", where, *typed, "--feature", "FILE:COLUMNS", "--like", like, "--add"]
+        choice = "KEY" if of_type is None else f"{of_type}=KEY"
         raise InputError(
             f"{path}: the features are not the columns that the run was trained on: {difference}; store the same"
-            f" columns with `{shell_command('gnnloom', *words)}`, and choose them with `--vertices KEY`"
+            f" columns with `{shell_command('gnnloom', *words)}`, and choose them with"
+            f" `{shell_command('--vertices', choice)}`"
         )
     if trained.num_features != other.num_features:
         raise InputError(

@@ -16,13 +16,9 @@ from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.listing import list_run
 from gnnloom.storage.runs.run import Run as StoredRun
 from gnnloom.trainer.comm.agreement import CollectiveError
-from gnnloom.trainer.config.predict_config import PredictConfig
-from gnnloom.trainer.job.arguments import PREDICT
-from gnnloom.trainer.training.predict import predict
 from support.dense import normalized
 from support.dense_models import DenseModel
-from support.lone_training import LoneLauncher
-from support.thread_ranks import on_thread_ranks
+from support.lone_training import ThreadLauncher
 
 RNG = np.random.default_rng(0)
 #: Ids of the vertices of both graphs: tomorrow, some are gone and some are new.
@@ -35,21 +31,9 @@ FEATURES = np.abs(RNG.standard_normal((75, 5)))
 FEATURES[60:] *= -1
 
 
-class Launcher(LoneLauncher):
-    """Stands in for the function that starts ranks: several are threads."""
-
-    def __call__(
-        self, action: list[str], content: dict[str, Any], ranks: int, threads: int, *rest: Any, **more: Any
-    ) -> dict[str, Any]:
-        if ranks == 1:
-            return super().__call__(action, content, ranks, threads, *rest, **more)
-        assert action == [PREDICT]
-        return on_thread_ranks(ranks, lambda comm: predict(comm, PredictConfig.of(**content)))[0]
-
-
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.trainer.job.launch._launch", Launcher())
+    monkeypatch.setattr("gnnloom.trainer.job.launch._launch", ThreadLauncher())
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> Path:

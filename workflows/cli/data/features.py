@@ -120,7 +120,7 @@ def features_command(
         needs = plan_vertices(source, owner, cluster, storing, by_id=kind.name == "keyed")
         show(needs, title=f"plan: vertex data of {name} (upper bounds)")
         return
-    source = source if like is None else stored_like(source, vertices_like(dataset, like))
+    source = source if like is None else stored_like(source, vertices_like(dataset, like, of_type))
     with shown_progress(), open_cluster(cluster) as opened:
         vertices = ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
     say_notes(notes := vertex_notes(vertices))

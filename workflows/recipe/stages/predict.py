@@ -10,7 +10,8 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.interop.transfer import Elsewhere, plan_transfer, transferred
+from gnnloom.workflows.interop.transfer import Elsewhere, graph_without_reverses, plan_transfer, transferred
+from gnnloom.workflows.interop.typed_transfer import other_graph
 from gnnloom.workflows.recipe.found import Found
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
@@ -34,13 +35,22 @@ class PredictStage(OnRanks):
         if where.on is not None:
             # Before anything is trained for it.
             with found.named_section("predict"):
-                Catalog(found.recipe.catalog).dataset(where.on).graph(where.graph)
-        if not found.is_trained:
+                self.find_graph(Catalog(found.recipe.catalog).dataset(where.on), where)
+        if not found.is_trained or (where and graph_without_reverses(found.dataset, found.run, where) is not None):
             return False
         plan = plan_transfer(found.dataset, found.run, where, ranks=found.config.algorithm.ranks) if where else None
         if plan is None:
             return found.is_predicted(found.run)
         return plan.is_done and found.is_predicted(plan.run)
+
+    def find_graph(self, dataset: Dataset, where: Elsewhere) -> object:
+        """The other graph of a recipe.
+
+        Raises:
+            NotFoundError: there is none.
+            InputError: there are several, and no choice.
+        """
+        return dataset.graph(where.graph)
 
     def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
         if not elsewhere(found):
@@ -70,6 +80,9 @@ class PredictStage(OnRanks):
 
 class TypedPredictStage(PredictStage):
     """Predicts on a graph with types, whose memory is not forecast."""
+
+    def find_graph(self, dataset: Dataset, where: Elsewhere) -> object:
+        return other_graph(dataset, where.graph, where.vertices)
 
     def needs(self, inputs: StageInputs) -> StageNeeds:  # noqa: ARG002 - nothing is known
         return StageNeeds(scratch=0, note="the memory of a prediction on a graph with types is not forecast")
