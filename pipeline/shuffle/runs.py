@@ -219,7 +219,7 @@ class SortedRun:
         return self._read_index(self.layout.keys_at, first, last)
 
     def offsets(self, first: int, last: int) -> NDArray[np.int64]:
-        """(last - first + 1,) first row of keys ``first`` to ``last``, and of the one after them."""
+        """(last - first + 1,) first row of keys ``first`` to ``last``, and of the key after them."""
         if not self.layout.has_offsets:
             return np.arange(first, last + 1, dtype=np.int64)
         return self._read_index(self.layout.offsets_at, first, last + 1)

@@ -149,8 +149,8 @@ def open_copy(artifact: Artifact, contents: Contents, wanted: Collection[str] | 
     except OSError as error:
         check_is_of_content(error, path, OF_PERMISSION)
         raise InputError(
-            f"{path}: cannot make the uncompressed copy for random access ({error.strerror}); make the folder writable,"
-            " or let somebody who may write it run the same command once"
+            f"{path}: cannot make the uncompressed copy for random access ({error.strerror}); make the folder"
+            " writable, or ask a user with write access to run the same command once"
         ) from error
     try:
         names = contents if wanted is None else wanted
@@ -248,7 +248,7 @@ def _check_or_make(path: Path, contents: Contents) -> None:
         try:
             check_files(path, _checks(path, contents))
         except CorruptError as error:
-            LOGGER.warning("%s; the copy is made anew from the artifact", error)
+            LOGGER.warning("%s; the copy is made again from the artifact", error)
         else:
             note_checked(path, found)
             return
@@ -266,8 +266,8 @@ def _check_unwritable(path: Path, contents: Contents) -> None:
         check_files(path, _checks(path, contents))
     except CorruptError as error:
         raise CorruptError(
-            f"{error}; the catalog cannot be written, so the copy cannot be made anew: let somebody who may write it"
-            f" remove {path}, or run the same command"
+            f"{error}; the catalog cannot be written, so the copy cannot be made again: ask a user with write access"
+            f" to remove {path}, or to run the same command"
         ) from error
 
 

@@ -124,7 +124,7 @@ class Watch:
         """Error text if a transfer cannot be completed."""
         named = "; ".join(str(transfer) for transfer in transfers[:_MOST_TRANSFERS])
         return (
-            f"{self.place}: messages do not fit each other ({named}); every rank must make the same calls in the same"
+            f"{self.place}: messages do not match ({named}); every rank must make the same calls in the same"
             " order, so a model must not branch on values that differ between ranks"
         )
 
@@ -185,7 +185,7 @@ class Watch:
         )
 
     def _table(self, standing: dict[int, dict[str, Any]]) -> list[str]:
-        silent = {"waits_for": "-", "place": "no report: it computes, is stopped, or is gone", "process": "-"}
+        silent = {"waits_for": "-", "place": "no report: the rank is computing, stopped or gone", "process": "-"}
         rows: list[tuple[str, ...]] = [("rank", "waits for", "in", "process")]
         shown = sorted({*range(min(self.size, _MOST_ROWS)), self.rank})
         for rank in shown:

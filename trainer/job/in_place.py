@@ -74,8 +74,8 @@ class RanksInPlace:
         if launched.size not in {1, comm.size}:
             raise CollectiveError(
                 f"the launcher started {counted(launched.size, 'process')}, but each finds"
-                f" {counted(comm.size, 'rank')}: it belongs to"
-                " another MPI than mpi4py; `gnnloom doctor` shows which one mpi4py uses",
+                f" {counted(comm.size, 'rank')}: the launcher and mpi4py belong to different MPI installations;"
+                " `gnnloom doctor` shows which one mpi4py uses",
                 reports=launched.rank == 0,
                 code=InputError.exit_code,
             )

@@ -240,7 +240,7 @@ def _result_of(job: Callable[[], dict[str, Any]], stored: Callable[[], dict[str,
         found = None if isinstance(error, StoppedError) else stored()
         if found is None:
             raise
-        logger.warning("%s. This was after the result was complete; it is stored", str(error).split("\n", 1)[0])
+        logger.warning("%s. The result was already complete, and is stored", str(error).split("\n", 1)[0])
         return found
 
 
@@ -302,8 +302,8 @@ def _failure(code: int, last_lines: Sequence[str], error: ReportedError | None) 
         return _ERRORS.get(error.code, LaunchError)(error.message)
     if error is not None or code == EXIT_STOPPED:
         return StoppedError(
-            "stopped; the same command, without --restart, goes on from the last checkpoint, or from the start if there"
-            " is none"
+            "stopped; the same command, without --restart, continues from the last checkpoint, or from the start if"
+            " there is none"
         )
     # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
     # Ranks that are ended because of it may print more lines.

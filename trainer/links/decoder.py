@@ -55,8 +55,8 @@ class Decoder(nn.Module, ABC):
         super().__init__()
         if num_outputs > 1 and not self.gives_several:
             raise InputError(
-                f"decoder {type(self).__name__}: gives one score for each pair, but {num_outputs} are needed, such as"
-                " one per class; use distmult or mlp"
+                f"decoder {type(self).__name__}: gives one score per pair, but {num_outputs} scores per pair are"
+                " needed, such as one per class; use distmult or mlp"
             )
         self.dim, self.num_outputs, self.place, self.options = dim, num_outputs, place, options or {}
         # Modules of torch draw from its global generator, so parameters are the same on every rank.

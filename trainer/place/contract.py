@@ -228,7 +228,7 @@ class SparseProduct(Protocol):
         ...
 
     def restricted(self, rows: NDArray[np.int64]) -> SparseProduct:
-        """The same product for some of its rows; shares the matrix. The other rows of an output stay as they are.
+        """The same product for some of its rows; shares the matrix. Other rows of an output do not change.
 
         Args:
             rows: (num_listed,) strictly ascending.

@@ -223,7 +223,7 @@ def _ones(place: Place, *shape: int) -> torch.Tensor:
 
 
 def _measure_call(bench: _Bench) -> float:
-    """Seconds of an operation of a model that has almost nothing to do: its share of the way there and back."""
+    """Overhead of one operation of a model on nearly empty tensors, forward and backward, in seconds."""
     kernel = sparse_product(_matrix(1, 1, 1), bench.place)
 
     def calls() -> None:

@@ -32,7 +32,9 @@ CLOSE = 1.05
 #: Why the volume of such moves is an estimate.
 _MOVES = "expected moves between two random orders"
 #: Why the volume of a cover is an estimate.
-_UNCOUNTED = "at most, as the partition does not count its cover (`gnnloom partition --exchange cover` does)"
+_UNCOUNTED = (
+    "an upper bound, because the partition has no count of its cover (`gnnloom partition --exchange cover` does)"
+)
 
 
 @dataclass(frozen=True)

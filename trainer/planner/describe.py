@@ -1,4 +1,4 @@
-"""The workload of a training: what its configuration and the sizes of a graph say about an epoch."""
+"""The workload of an epoch, from a configuration and the sizes of a graph."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def settle_memory(given: Mapping[str, Any], memory: int, *, restart: bool = Fals
 
     Raises:
         BudgetError: no combination fits; says what the smallest takes.
-        NotFoundError, ExistsError, InputError: the training would be refused, or its memory is not known.
+        NotFoundError, ExistsError, InputError: the training would be refused, or its memory is unknown.
     """
     config = configure(given, restart=restart)
     opened = opened_run(config, restart=restart)
@@ -81,7 +81,7 @@ def _within(fields: Mapping[str, Any], memory: int, *, restart: bool) -> tuple[d
 
     Raises:
         BudgetError: not even an evaluation in parts fits.
-        NotFoundError, ExistsError, InputError: the training would be refused, or its memory is not known.
+        NotFoundError, ExistsError, InputError: the training would be refused, or its memory is unknown.
     """
     config = configure(fields, restart=restart)
     of_edges = config.model.kind.on_edges

@@ -45,7 +45,7 @@ def _forecast(begun: Begun) -> dict[str, Any]:
     profile = open_profile(opened.dataset.path.parent, LOCAL)
     config = with_drawn_options(opened.config, opened.dataset, opened.shards.shards.artifact)
     if begun.memory is None:
-        raise InputError("its memory is not known")
+        raise InputError("its memory is unknown")
     memory = process_memory(config) + begun.memory
     fitting = fits(memory, profile.memory_per_rank)
     if config.mode.kind.is_sampled:
@@ -71,14 +71,14 @@ def with_planned_seconds(projection: TrainProjection, config: TrainConfig) -> tu
     if projection.epoch_seconds is not None:
         return projection, ""
     if config.mode.kind.is_sampled:
-        note = f"epochs of mode {config.mode.name} depend on their batches: only an earlier run says how long they take"
+        note = f"mode {config.mode.name}: only an earlier run shows the time of an epoch, which depends on its batches"
         return projection, note
     opened = opened_run(config)
     profile = open_profile(opened.dataset.path.parent, LOCAL)
     try:
         epoch = _plan(opened, profile).cost.total
     except GnnloomError as error:
-        return projection, f"how long an epoch takes is not known: {error}"
+        return projection, f"the time of an epoch is unknown: {error}"
     left = projection.epochs - projection.first_epoch
     seconds_from = f"profile {profile.name}"
     return replace(projection, epoch_seconds=epoch, seconds=left * epoch, seconds_from=seconds_from), profile.note

@@ -74,7 +74,8 @@ class ExchangeLaw:
         points = [each for each in known if each.parts > 1 and each.exchange.rows > 0]
         if not points:
             source = (
-                "no partition at hand: rows of a random partition, as if all vertices had the mean degree (a bound)"
+                "no partition is stored: rows of a random partition if all vertices had the mean degree (an upper"
+                " bound)"
             )
             return cls(num_vertices, degree, None, 1.0, 1.0, 1.0, None, source)
         xs = [log(each.parts - 1) for each in points]

@@ -44,7 +44,7 @@ _END_ROWS = 3
 def project_new_training(
     config: TrainConfig, shards: ShardSizes, num_inputs: int = 1, pairs: PairFacts | None = None
 ) -> TrainProjection:
-    """Estimate a new training on shards that need not exist yet. Reads nothing.
+    """Project the memory of a new run on shards that need not exist yet. Reads nothing.
 
     Args:
         pairs: number of training pairs, for a task on pairs.

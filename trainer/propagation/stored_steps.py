@@ -105,8 +105,8 @@ class StoredSteps:
 
     def _not_finite(self, step: int) -> InputError:
         return InputError(
-            f"{self._writer.path}: step {step} has a value that is not a finite number: the values grow from step to"
-            " step; normalize the adjacency, or make fewer steps"
+            f"{self._writer.path}: step {step} has a value that is not a finite number: values grow with each step;"
+            " normalize the adjacency, or use fewer steps"
         )
 
     def begin_sync(self) -> None:

@@ -75,7 +75,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
 
 
 def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictConfig, found: Found) -> dict[str, Any]:
-    """Predict what a run does not have; returns the summary. Collective."""
+    """Compute the missing predictions of a run; returns the summary. Collective."""
 
     def alike(opened: OpenedRun) -> Alike:
         epoch = predicting_checkpoint(run, config.checkpoint, config.epoch)[1]

@@ -131,7 +131,7 @@ def _operator(session: Session, num_classes: int) -> Operator:
 
 
 class Smoothing:
-    """Both methods, for the rows and columns that this rank has of a matrix with a column per class."""
+    """Label propagation and Correct-and-Smooth, for this rank's rows and columns of a matrix of class scores."""
 
     def __init__(
         self, operator: Operator, label: Tensor, is_given: Tensor, num_classes: int, config: SmoothingConfig

@@ -152,8 +152,8 @@ def begin_run(
     before = lines[-1]["threads"] if lines else num_threads
     if before != num_threads:
         logger.warning(
-            "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may be"
-            " others than without the interruption; --threads %d keeps them",
+            "run %s: resumes with %d threads per rank after epochs with %d, so the last bits of its losses may differ"
+            " from an uninterrupted run; --threads %d keeps them",
             run.name,
             num_threads,
             before,

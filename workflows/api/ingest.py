@@ -228,7 +228,7 @@ def check_typed(source: Any, relations: Any, of_types: Iterable[str], others: It
     if source is not None:
         raise InputError("relations: a graph has either a source of edges or relations; leave one of them out")
     if given := next(iter(others), None):
-        raise InputError(f"{given}: the files say themselves which vertices they have; leave it out")
+        raise InputError(f"{given}: the files define their vertices; leave the option out")
 
 
 @with_options(CLUSTER)

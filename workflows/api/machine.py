@@ -345,8 +345,8 @@ def _check_cores(ranks: int) -> None:
     cores = len(os.sched_getaffinity(0))
     if not 1 <= ranks <= _RANKS_PER_CORE * cores:
         raise InputError(
-            f"--ranks {ranks}: too many for {counted(cores, 'core')}, on which they would measure how long they wait"
-            f" for each other; start at most {_RANKS_PER_CORE * cores}, or measure in an MPI job on several machines"
+            f"--ranks {ranks}: too many for {counted(cores, 'core')}, because ranks would wait for a core while they"
+            f" measure; start at most {_RANKS_PER_CORE * cores}, or measure in an MPI job on several machines"
         )
 
 

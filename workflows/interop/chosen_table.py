@@ -91,7 +91,7 @@ def chosen_table(
     """
     if relation is not None:
         if what != "edges":
-            raise InputError(f"relation: does not go with {what}; only edges belong to a relation")
+            raise InputError(f"relation: does not apply to {what}; only edges belong to a relation")
         return relation_table(dataset.typed_graph(key), relation)
     if what == "edges" and (typed := typed_graph(dataset, key)) is not None:
         names = ", ".join(each.name for each in typed.relations)
@@ -101,7 +101,7 @@ def chosen_table(
     if what not in RUN_TABLES + DATASET_TABLES:
         raise InputError(f"{what}: no such table; choose one of {', '.join(RUN_TABLES + DATASET_TABLES)}")
     if what in RUN_TABLES and key is not None:
-        raise InputError(f"key: does not go with {what}, because a run knows its graph, vertex data and partition")
+        raise InputError(f"key: does not apply to {what}, because a run knows its graph, vertex data and partition")
     if what != "partition" and (parts is not None or method is not None):
         raise InputError("parts and method: only apply to a partition")
     if what in RUN_TABLES:

@@ -106,9 +106,9 @@ class Wanted:
         if self.pairs is not None and self.top is not None:
             raise InputError("pairs and top: choose one of them")
         if self.of is not None and self.top is None:
-            raise InputError("of: lists the sources to find targets for; also give top, the number of targets of each")
+            raise InputError("of: also give top, the number of targets per vertex")
         if self.header is not None and not isinstance(self.pairs, Path):
-            raise InputError("header: says how a file of pairs is read; name it with pairs")
+            raise InputError("header: applies only to a file of pairs; give pairs as well")
         if self.top is not None and self.top < 1:
             raise InputError(f"top: expected a number of targets from 1 on, found {self.top}")
         if not self:

@@ -90,7 +90,7 @@ class Elsewhere:
         if self.unknown not in UNKNOWN:
             raise InputError(f"unknown {self.unknown!r}: expected {' or '.join(UNKNOWN)}")
         if not self and self.unknown != UNKNOWN[0]:
-            raise InputError("unknown: is about the vertices of another graph; name it with graph or on")
+            raise InputError("unknown: applies only to predictions on another graph; give graph or on")
 
     def __bool__(self) -> bool:
         return any(each is not None for each in (self.on, self.graph, self.vertices))

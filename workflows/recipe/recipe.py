@@ -395,8 +395,8 @@ def _check_tables(document: Document) -> None:
                 if "train" in document.sections:
                     raise document.error(
                         section,
-                        ": a training on a graph with types reads the stored graph, so nothing would read what this"
-                        " section makes; remove the section, or [train]",
+                        ": training on a graph with types reads the stored graph, so nothing would read the output of"
+                        " this section; remove the section, or [train]",
                     )
         mistakes.check()
     elif "relations" in document.sections:
@@ -542,9 +542,9 @@ def _predict(document: Document, train: TrainConfig | None, mistakes: Mistakes) 
     with mistakes.noted(), document.located("predict"):
         key = "pairs" if section.pairs is not None else "top"
         if section.wanted and (train is None or not train.task.on_pairs):
-            raise InputError(f'{key}: the training is on vertices; train on pairs, such as with task = "link"')
+            raise InputError(f'{key}: the run trains on vertices; train on pairs, such as with task = "link"')
         if section.wanted and (section.on or section.graph):
-            raise InputError(f"{key}: so far, pairs are scored on the graph of the training only")
+            raise InputError(f"{key}: pairs can be scored only on the training graph")
     return section
 
 

@@ -195,7 +195,7 @@ class PropagateSection:
         if train.mode.propagated is not None:
             raise InputError("steps: [train] propagated names values already; remove one of the two keys")
         if self.of != "feature":
-            raise InputError(f"of: a training reads propagated features, and not of = {self.of!r}")
+            raise InputError(f"of: training reads propagated features, not of = {self.of!r}")
         stored = propagation_of(self.options("", "", 1)).stored
         missing = sorted(set(train.mode.steps) - {FEATURES, *stored})
         if missing or (train.mode.steps and not any(train.mode.steps)):
@@ -253,11 +253,9 @@ class PredictSection(Config):
         if self.pairs is not None and self.top is not None:
             raise InputError("top: choose either pairs or top")
         if self.header is not None and self.pairs is None:
-            raise InputError("header: says how a file of pairs is read; name it with pairs")
+            raise InputError("header: applies only to a file of pairs; give pairs as well")
         if self.top_of is not None and self.top is None:
-            raise InputError(
-                "top_of: lists the sources to find targets for; also give top, the number of targets of each"
-            )
+            raise InputError("top_of: also give top, the number of targets per vertex")
 
     @property
     def wanted(self) -> Wanted:

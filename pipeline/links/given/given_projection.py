@@ -112,7 +112,7 @@ def _known_sizes(sizes: GraphSizes, given: GivenLinks) -> list[GraphSizes]:
 
 
 def all_pairs(given: GivenLinks, plan: GivenPlan, sizes: GraphSizes) -> dict[str, int]:
-    """Pairs of each split, about; without a list, those for training are the edges that are left."""
+    """Approximate number of pairs of each split; without a list, the training pairs are the remaining edges."""
     held_out = sum(plan.num_pairs.values()) if given.holds_out else 0
     return {"train": max(1, num_edges(sizes) - held_out), **plan.num_pairs}
 

@@ -1,4 +1,4 @@
-"""The stage that stores links from files, and makes the graph without those that are held out."""
+"""The stage that stores links from files, and makes the graph without held-out edges."""
 
 from __future__ import annotations
 

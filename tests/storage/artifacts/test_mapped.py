@@ -222,7 +222,7 @@ def test_a_damaged_copy_is_made_anew_with_a_warning(catalog: Catalog, small_bloc
         assert file.read_bytes() == sound
         assert len(warnings) == 1
         assert f"{name}.npy" in warnings[0]
-        assert "made anew" in warnings[0]
+        assert "made again" in warnings[0]
     with warnings_logged() as warnings:
         map_whole_graph(graph)
     assert warnings == []
@@ -271,7 +271,7 @@ def test_a_copy_with_wrong_values_and_right_checksums_is_made_anew(
         assert file.read_bytes() == sound
         assert len(warnings) == 1
         assert f"{name}.npy" in warnings[0]
-        assert "made anew" in warnings[0]
+        assert "made again" in warnings[0]
 
 
 @pytest.mark.slow

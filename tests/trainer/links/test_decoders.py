@@ -57,7 +57,7 @@ def expected(decoder: Decoder, name: str, source: np.ndarray, target: np.ndarray
 @pytest.mark.parametrize("num_outputs", [1, 3])
 def test_scores_and_gradients_are_those_of_the_formula(name: str, num_outputs: int) -> None:
     if num_outputs > 1 and not DECODERS[name].gives_several:
-        with pytest.raises(InputError, match=rf"decoder {DECODERS[name].place[1]}: gives one score .* but 3 are"):
+        with pytest.raises(InputError, match=rf"decoder {DECODERS[name].place[1]}: .* 3 scores"):
             made(name, num_outputs=num_outputs)
         return
     decoder = made(name, num_outputs=num_outputs)

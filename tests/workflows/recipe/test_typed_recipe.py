@@ -514,7 +514,7 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
         ('task = "link"\nrelation = "rates"', 'of_type = "user"\ntask = "class"', "labels do not need"),
         ("[predict]", "[shards]", "reads the stored graph"),
         ("[predict]", "[predict]\ntop = 3", "top: the scores need a file"),
-        ("[predict]", "[predict]\nheader = true", "name it with pairs"),
+        ("[predict]", "[predict]\nheader = true", "give pairs"),
         ("[predict]", '[predict]\ntop_of = "users.csv:id"', "top_of: lists"),
         ("[predict]", '[predict]\ntop = 3\npairs = "a.csv"\nout = "b.csv"', "either pairs or top"),
         ("[predict]", '[predict]\ntop = 3\nout = "b.csv"\non = "other"', "line 42: [predict] top"),

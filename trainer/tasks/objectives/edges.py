@@ -1,4 +1,4 @@
-"""Labels of pairs: what the tasks on vertices minimize and measure, with a row of scores for each pair."""
+"""Labels of pairs: losses and metrics of the vertex tasks, with a row of scores for each pair."""
 
 from __future__ import annotations
 

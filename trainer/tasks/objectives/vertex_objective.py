@@ -30,7 +30,7 @@ class VertexObjective(Objective[Labels]):
     """A task on vertices: labels have one row for each row of the scores."""
 
     def read(self, rows: VertexRows, place: Place) -> Labels:
-        """Read what some rows are to predict, and their split. Communicates nothing.
+        """Read the labels and the split of some rows. Communicates nothing.
 
         Raises:
             InputError: an array is missing, or has values that the task cannot use.

@@ -150,7 +150,7 @@ def _rehearsed(config: TrainConfig, run: Callable[[Unwritten], Found]) -> Found 
         raise
     # What others wrote may need the values of its tensors, and then raises anything.
     except Exception as error:  # noqa: BLE001
-        logger.info("run %s: its memory is not known: %s: %s", config.run_name, type(error).__name__, error)
+        logger.info("run %s: its memory is unknown: %s: %s", config.run_name, type(error).__name__, error)
         return None
 
 

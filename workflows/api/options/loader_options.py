@@ -162,7 +162,7 @@ def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
         values["fanout"] = (values["fanout"],)
     for name in values:
         if name not in _COMMON and name not in _OWN[kind]:
-            raise InputError(f"loader: {name} is no option of batches of {kind}; {_has(name)}")
+            raise InputError(f"loader: {name} is not an option of batches of {kind}; {_has(name)}")
     by_relation = kind in {TYPED, TYPED_PAIRS} and isinstance(values.get("fanout"), Mapping)
     return {
         name: value if by_relation and name == "fanout" else known[name].check(value) for name, value in values.items()

@@ -85,7 +85,7 @@ class TypedPredictStage(PredictStage):
         return other_graph(dataset, where.graph, where.vertices)
 
     def needs(self, inputs: StageInputs) -> StageNeeds:  # noqa: ARG002 - nothing is known
-        return StageNeeds(scratch=0, note="the memory of a prediction on a graph with types is not forecast")
+        return StageNeeds(scratch=0, note="no memory forecast for predictions on a graph with types")
 
 
 def elsewhere(found: Found) -> Elsewhere:

@@ -54,7 +54,7 @@ class TypedTrainStage(TrainStage):
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
         ranks = counted(inputs.config.algorithm.ranks, "rank")
-        return StageNeeds(scratch=0, note=f"{ranks}; the memory of a training on a graph with types is not forecast")
+        return StageNeeds(scratch=0, note=f"{ranks}; no memory forecast for training on a graph with types")
 
 
 def save_recipe(found: Found) -> None:
