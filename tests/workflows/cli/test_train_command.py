@@ -197,7 +197,7 @@ def test_a_plan_of_a_training_starts_nothing(catalog: Catalog, launcher: LoneLau
         in invoke(catalog, "train", "web/second", "--hidden", "5", "--plan").stdout
     )
     drawn = invoke(catalog, "train", "web/second", "--mode", "neighbor", "--plan").stdout
-    assert "epochs of mode neighbor depend on their batches" in drawn
+    assert "mode neighbor: only an earlier run" in drawn
     assert "peak memory" in invoke(catalog, "train", "web/first", "--plan").stdout
     with pytest.raises(InputError, match="trained for 3 epochs already"):
         told(catalog, "train", "web/first", "--epochs", "2", "--plan")
