@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
     choose,
+    column_list,
     is_parquet,
     open_table,
     split_location,
@@ -45,15 +46,21 @@ _NO_SEPARATOR: Final = b"\x1f"
 def open_pairs(path: Path, header: bool | None = None) -> PairList:
     """Open a file of pairs, in any format of edges, whose further columns are ignored.
 
+    ``payments.csv:account,shop`` names the columns of both ends; otherwise, they are the first two or have usual names.
+
     Args:
         header: whether the first line of text names the columns; by default, if it is recognized.
 
     Raises:
         NotFoundError: there is no such file.
-        InputError: it has another format, or nothing in it.
+        InputError: it has another format, or nothing in it; or other than two columns are named.
     """
-    given = {} if header is None else {"header": header}
-    return PairList.open("pairs", str(path), None, {"extra_columns": True, **given})
+    location, columns = split_location(str(path))
+    if columns and len(columns) != 2:
+        raise InputError(f"{path}: expected two columns of ids, of the sources and the targets, found {len(columns)}")
+    given: dict[str, Any] = {} if header is None else {"header": header}
+    given |= {"columns": column_list(columns)} if columns else {"extra_columns": True}
+    return PairList.open("pairs", location, None, given)
 
 
 def read_pairs(ends: Ends, pairs: Path | ArrayLike, header: bool | None = None) -> Iterator[NDArray[np.int64]]:
@@ -84,7 +91,11 @@ def read_pairs(ends: Ends, pairs: Path | ArrayLike, header: bool | None = None) 
                     found = finder.find(some, partial(_row_of, pairs, row))
                 except InputError as error:
                     is_first = not row and bool((finder.places(some[:2]) < 0).any())
-                    raise InputError(f"{error}{given.header_hint if is_first else ''}") from error
+                    hint = given.header_hint
+                    if any(each.facts.get("ignored") for each in given.understood(names=True)):
+                        named = shell_command(f"{pairs.name}:SOURCE,TARGET")
+                        hint += f"; to read other columns, name them, as in `{named}`"
+                    raise InputError(f"{error}{hint if is_first else ''}") from error
                 yield found
                 row += len(found)
 

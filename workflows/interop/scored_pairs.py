@@ -50,11 +50,12 @@ class Wanted:
 
     pairs: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
         None,
-        "File with pairs to score, in any edge format, with the ids of the ingested files.",
+        "File with pairs to score, in any edge format, with the ids of the ingested files. Columns may follow, as in"
+        " payments.csv:account,shop.",
         kind=Path,
         group=Group.TASK,
         is_common=True,
-        metavar="FILE",
+        metavar="FILE[:COLUMNS]",
     )
     top: int | None = option(
         None,

@@ -143,6 +143,19 @@ def best_of(scores: NDArray[Any], adjacency: Any, source: int, count: int) -> li
     return candidates[np.lexsort((candidates, -scores[source, candidates]))][:count].tolist()  # type: ignore[no-any-return]
 
 
+def test_columns_of_a_table_of_pairs_are_named(root: Path, tmp_path: Path) -> None:
+    header, row = ["number", "buyer", "amount", "seller"], ["1", name_of(3), "2.5", name_of(5)]
+    table, plain = write_csv(tmp_path / "table.csv", [header, row]), write_csv(tmp_path / "plain.csv", [row[1::2]])
+    scores = []
+    for file in (f"{table}:buyer,seller", plain):
+        call(root, "predict", "named/run", "--pairs", file, "--out", str(tmp_path / "out.csv"))
+        scores.append(rows_of(tmp_path / "out.csv"))
+    assert scores[0] == scores[1]
+    for columns, message in ((":buyer", "two columns"), (":buyer,nobody", "no column nobody"), ("", "SOURCE,TARGET")):
+        with pytest.raises(InputError, match=message):
+            gnnloom.predict("named/run", pairs=f"{table}{columns}", out=tmp_path / "out.csv", catalog=root)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("named/run", 4), ("named/bpr", 3), ("rated/run", 5)])
 def test_the_best_targets_are_those_of_a_sort_and_not_linked(root: Path, tmp_path: Path, name: str, count: int) -> None:
