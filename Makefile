@@ -143,6 +143,11 @@ wheel:
 	cd build/wheel && PYTHONPATH=../../tests venv/bin/python -m support.quick_start $(abspath $(DATA))
 	rm -rf build/wheel/venv
 
+# The same with each version of Python; elsewhere than with the first one, pip may fetch torch with CUDA.
+VERSIONS ?= python3.11 python3.12 python3.13
+wheel-versions:
+	for version in $(VERSIONS); do $(MAKE) wheel PYTHON=$$version || exit 1; done
+
 # Against pandas + SciPy, polars and DuckDB; SCALE=small takes a minute, full half an hour and 10 GB of disk.
 bench-ingest: .venv/installed-for-benchmarks
 	$(BIN)/python tests/benchmarks/bench_ingest.py --scale $(SCALE)
