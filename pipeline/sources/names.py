@@ -158,6 +158,9 @@ class NameChunk:
         """Edges whose values, if there are any, are times or weights."""
         return cls(source, target, None, values) if times else cls(source, target, values)
 
+    def __len__(self) -> int:
+        return len(self.source)
+
     def __getitem__(self, some: slice) -> NameChunk:
         weight = None if self.weight is None else self.weight[some]
         time = None if self.time is None else self.time[some]

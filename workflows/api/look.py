@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.end_types import relation_of_prefixes, relation_of_types
+from gnnloom.pipeline.ingest.typed.table import parse_relations
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.ingest.vertex_tables import (
     MOST_TABLES,
@@ -42,6 +44,7 @@ _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
 _UNTYPED: Final = "if all vertices have one type"
+_WITHIN: Final = "if ids are distinct within a type only"
 _PREFIXES: Final = "if the type of a vertex stands before :: in its id"
 _IF_TYPED: Final = "if each table has vertices of another type"
 _ALONG: Final = "then, for the vertex data"
@@ -189,6 +192,10 @@ def _read(
         name = Path(locations[0]).name.partition(".")[0]
         if len(locations) == 1 and not options and (typed := relation_of_types(understood[0], locations[0], name)):
             others[_UNTYPED] = command
+            if (apart := relation_of_types(understood[0], locations[0], name, joined=True)) not in {"", typed}:
+                others[_WITHIN] = shell_command("gnnloom", "ingest", "NAME", "--relation", apart)
+            with suppress(GnnloomError):
+                understood = tuple(TypedTables.open(parse_relations([typed]), {}, {}).understood())
             return Look(understood, shell_command("gnnloom", "ingest", "NAME", "--relation", typed), others)
         if vertices is not None:
             others[_ALONG if vertices.has_edges else _IF_VERTICES] = vertices.command()

@@ -150,7 +150,7 @@ def conflicting_kinds(
     """The error for a vertex that has two types."""
     names, location = ((), "") if kinds is None or kinds.names is None else (kinds.names, kinds.location)
     types = f"{names[first]} and {names[second]}" if names else "two"
-    hint = getattr(source, "several_hint", "")
+    hint = getattr(source, "several_hint", "") or (kinds.hint if kinds is not None else "")
     reason = f"vertex {name!r} has the types {types} in different rows; a vertex has one type{hint}"
     finds = getattr(source, "id_error", None)
     found: InputError | None = None if finds is None else finds(span, name, (0,), reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class KindColumn:
         several: separator of words in a cell, whose first word counts; empty if a cell is one word.
         takes_first: the first word of a vertex counts if its rows have several; otherwise they are an error.
         before: separator that ends the word at the beginning of a cell; empty if the cell has nothing else.
+        hint: end of the message about a vertex with several words.
         names: the distinct words, ascending; None before they are known.
     """
 
@@ -38,6 +39,7 @@ class KindColumn:
     several: str = ""
     takes_first: bool = False
     before: str = ""
+    hint: str = ""
     names: tuple[str, ...] | None = None
 
     def identity(self) -> dict[str, Any]:
@@ -105,12 +107,12 @@ class KindColumn:
         return found or InputError(f"{self.location}: {reason}")
 
 
-Chunk = EdgeChunk | NameChunk
+Chunk = TypeVar("Chunk", EdgeChunk | NameChunk, NameChunk)
+#: Kinds of some rows: their numbers, or their words.
+Kinds = TypeVar("Kinds", NDArray[np.int32], NameChunk)
 
 
-def with_kinds(
-    chunks: Iterator[Chunk], kinds: Iterator[NDArray[np.int32]], location: str
-) -> Iterator[tuple[Chunk, NDArray[np.int32]]]:
+def with_kinds(chunks: Iterator[Chunk], kinds: Iterator[Kinds], location: str) -> Iterator[tuple[Chunk, Kinds]]:
     """Put rows and their kinds together, which two readers of the same range give in chunks of different sizes.
 
     Args:
@@ -119,19 +121,18 @@ def with_kinds(
     Raises:
         InputError: one of the readers takes a line for a comment that the other one takes for a row.
     """
-    left = np.empty(0, np.int32)
+    left: Kinds | None = None
     for chunk in chunks:
         at, count = 0, len(chunk.source)
         while at < count:
-            if not len(left):
-                found = next(kinds, None)
-                if found is None:
+            while left is None or not len(left):
+                left = next(kinds, None)
+                if left is None:
                     raise _unequal(location)
-                left = found
             step = min(count - at, len(left))
             yield chunk[at : at + step], left[:step]
             at, left = at + step, left[step:]
-    if len(left) or any(len(found) for found in kinds):
+    if (left is not None and len(left)) or any(len(found) for found in kinds):
         raise _unequal(location)
 
 

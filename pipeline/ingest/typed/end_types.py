@@ -20,18 +20,22 @@ from gnnloom.storage.artifacts.typed.typed_names import valid_name
 _OF_TYPE: Final = re.compile(r"(.+?)_?(type|kind|label|category)", re.IGNORECASE)
 #: What the names of the columns of ids add to the name of the end. A number among all vertices comes before an id,
 #: which vertices of two types may share.
-_OF_IDS: Final = ("_index", "_idx", "_id", "id", "")
+_OF_ALL: Final = ("_index", "_idx")
+_OF_IDS: Final = (*_OF_ALL, "_id", "id", "")
 #: What the columns with the names of relations are called.
 _OF_RELATIONS: Final = ("relation", "predicate", "metaedge", "rel", "edge_type", "relation_type", "interaction")
 #: What ends the type at the beginning of an id.
 _SEPARATOR: Final = "::"
 
 
-def relation_of_types(edges: Understood, location: str, name: str) -> str:
+def relation_of_types(edges: Understood, location: str, name: str, *, joined: bool = False) -> str:
     """Value of ``--relation`` for a table of edges whose header has columns with the types of both ends; else empty.
+
+    Ids that two types share in the first rows are joined with their types.
 
     Args:
         name: of the relation, if no column has its name.
+        joined: join ids with their types in any case; nothing is returned for numbers among all vertices.
     """
     titles = {title.lower(): title for title in edges.columns}
     if not edges.facts.get("header", True) or len(titles) < len(edges.columns):
@@ -45,9 +49,11 @@ def relation_of_types(edges: Understood, location: str, name: str) -> str:
             relation = next(
                 (titles[each] for each in _OF_RELATIONS if each in titles and each not in typed.values()), ""
             )
-            types = [
-                f"{titles[each]} as {role} type" for each, role in ((source_type, "source"), (target_type, "target"))
-            ]
+            if joined and ids[0].endswith(_OF_ALL):
+                return ""
+            ends = [(titles[end], titles[kind]) for end, kind in zip(ids, (source_type, target_type), strict=True)]
+            how = f" joined by {_SEPARATOR}" if joined or _have_shared_ids(edges, ends) else ""
+            types = [f"{kind} as {role} type{how}" for (_, kind), role in zip(ends, ("source", "target"), strict=True)]
             kinds = [f"{relation} as relation"] if relation else []
             columns = column_list([titles[each] for each in ids] + kinds + types)
             return f"{BY_ROW},{BY_ROW if relation else valid_name(name)},{BY_ROW}={location}:{columns}"
@@ -61,6 +67,17 @@ def _are_types(edges: Understood, ids: Sequence[str], source: str, target: str) 
     titles = [title.lower() for title in edges.columns]
     vertices = {row[edges.columns.index(each)] for row in edges.rows for each in ids}
     return len({row[titles.index(each)] for row in edges.rows for each in (source, target)}) < len(vertices)
+
+
+def _have_shared_ids(edges: Understood, ends: Sequence[tuple[str, str]]) -> bool:
+    """Whether one of the first rows gives an id another type than an earlier row.
+
+    Args:
+        ends: columns of the ids and of the types of both ends.
+    """
+    at = [(edges.columns.index(ids), edges.columns.index(kind)) for ids, kind in ends]
+    vertices = {(row[ids], row[kind]) for row in edges.rows for ids, kind in at}
+    return len({key for key, _ in vertices}) < len(vertices)
 
 
 def _ids(titles: dict[str, str], source: str, target: str) -> tuple[str, str] | None:

@@ -236,6 +236,7 @@ def _number_space(
     except ConflictingKindsError as error:
         of_lists = [table.location for table, _ in found if table.is_list]
         hint = next((getattr(table.source, "several_hint", "") for table, _ in found), "")
+        hint = hint or next((table.kinds.hint for table, _ in found if table.kinds is not None), "")
         raise InputError(
             f"{', '.join(of_lists)}: vertex {error.key!r} has the types {types[error.kinds[0]]} and"
             f" {types[error.kinds[1]]}; a vertex has one type{hint}"

@@ -26,6 +26,8 @@ KINDS: Final = ("relation", "type")
 #: What columns with the types of both ends of an edge hold, and what precedes the separator of a type within an id.
 END_TYPES: Final = ("source type", "target type")
 _BEFORE: Final = " before "
+#: What precedes the separator that joins a type and an id, if ids are distinct within a type only.
+_JOINED: Final = " joined by "
 #: What stands for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
@@ -50,6 +52,8 @@ class ValueColumn:
         dtype: type of a stored feature.
         before: of a column with types, the separator that ends the type at the beginning of an id; empty if the whole
             cell is the type.
+        joined: of a column with types, the separator that joins a type and an id to a name; empty if ids are distinct
+            over all types.
     """
 
     role: str
@@ -57,6 +61,7 @@ class ValueColumn:
     fill: str | None = None
     dtype: str = FEATURE_TYPES[0]
     before: str = ""
+    joined: str = ""
 
     @classmethod
     def parse(cls, text: str, what: str, known_roles: Sequence[str] = _OF_EDGES) -> ValueColumn | None:
@@ -75,6 +80,7 @@ class ValueColumn:
             return None
         described, filled, fill = held.partition(ELSE)
         described, divided, before = described.partition(_BEFORE)
+        described, joins, joined = described.partition(_JOINED)
         words = described.split()
         dtype = words.pop(0) if len(words) == 2 and words[0] in FEATURE_TYPES else ""
         role, of_edges = words[0] if len(words) == 1 else described, EDGE_ROLES[0] in known_roles
@@ -82,15 +88,18 @@ class ValueColumn:
             known = did_you_mean(role, known_roles) if role not in known_roles else ""
             expected = ", ".join(f"as {each}" for each in known_roles)
             raise InputError(f"{what}, column {text!r}: expected {expected}{f'; {known}' if known else ''}")
-        if divided and (role not in END_TYPES or not before.strip()):
+        lacks = (divided and not before.strip()) or (joins and not joined.strip())
+        if lacks or (divided + joins and role not in END_TYPES):
             raise InputError(
-                f"{what}, column {text!r}: expected `as source type before ::` or another separator of types"
+                f"{what}, column {text!r}: expected `as source type before ::`, `as source type joined by ::`, or"
+                " another separator of types"
             )
         if filled and not of_edges and role != "feature":
             raise InputError(f"{what}, column {text!r}: a {role} may be missing; only features take a value after else")
         if filled and (role in (*KINDS, *END_TYPES) or not fill.strip()):
             raise InputError(f"{what}, column {text!r}: expected a value after else, as in `fee as feature else 0`")
-        return cls(role, name.strip(), fill.strip() if filled else None, dtype or FEATURE_TYPES[0], before.strip())
+        kept = fill.strip() if filled else None
+        return cls(role, name.strip(), kept, dtype or FEATURE_TYPES[0], before.strip(), joined.strip())
 
     @classmethod
     def parse_all(
@@ -128,6 +137,8 @@ class ValueColumn:
         """The column for people."""
         if self.before:
             return f"{self.role} in {self.name} before {self.before}"
+        if self.joined:
+            return f"{self.role} in {self.name}, joined with the id by {self.joined}"
         kind = "" if self.dtype == FEATURE_TYPES[0] else f"{self.dtype} "
         return f"{kind}{self.role} in {self.name}{'' if self.fill is None else f' (else {self.fill})'}"
 
@@ -144,6 +155,7 @@ class Table:
         end_types: columns with the types of the sources, and of the targets, of the edges of each row.
         of_edges: a table of vertices has edges, and lists their ends.
         before: separator that ends the type in such a column of a table of vertices; empty if the cell is the type.
+        joined: separator that joins the types in such a column and the ids; empty if ids are distinct over all types.
         others: columns that are stored next to the edges, or of the vertices, in the order given.
         takes_first: the first type of a vertex counts if its rows have several.
         several: separator of several types in such a column; the first type counts.
@@ -173,6 +185,7 @@ class Table:
     counts: tuple[int, ...] = ()
     end_types: tuple[ValueColumn, ...] = ()
     before: str = ""
+    joined: str = ""
     of_edges: bool = False
 
     @property
@@ -226,6 +239,9 @@ class Table:
             raise InputError(f"{what}: columns {' and '.join(kinds)}: one column has the name of the relation or type")
         if end_types and (len(ends) < 2 or len({each.role for each in end_types}) < len(end_types)):
             raise InputError(f"{what}: expected the columns of both ends, and a column of types for each end at most")
+        joined = {each.joined for each in end_types}
+        if len(joined) > 1 or (joined > {""} and len(end_types) < 2):
+            raise InputError(f"{what}: join the ids of both ends with their types by one separator, or of none")
         table = cls(tuple(locations), tuple(ends), kinds=next(iter(kinds), ""), end_types=tuple(end_types))
         return table.with_values(values, what) if of_edges else replace(table, others=tuple(values))
 
@@ -249,6 +265,7 @@ class Table:
                 columns=(self.columns[number],),
                 kinds=each.name,
                 before=each.before,
+                joined=each.joined,
                 space=space,
                 role="",
                 others=(),

@@ -12,8 +12,9 @@ import numpy as np
 from gnnloom.pipeline.ingest.keys.kinds import KindColumn
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.column_values import ColumnsTable
+from gnnloom.pipeline.ingest.typed.joined_ids import JoinedIds
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
-from gnnloom.pipeline.ingest.typed.table import BY_ROW, ROLES, Ends, Table, ValueColumn
+from gnnloom.pipeline.ingest.typed.table import BY_ROW, END_TYPES, ROLES, Ends, Table, ValueColumn
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats, guess_format, open_edges
@@ -436,7 +437,32 @@ def _open_kinds(table: Table, options: Mapping[str, Any], format_name: str | Non
     rows = _open(replace(table, role=""), columns, options, format_name, any_name=True)
     if not isinstance(rows, NamedEdgeSource):
         raise InputError(f"{table.location}: a column of words is read from text or Parquet")
-    return KindColumn(rows, table.location, table.kinds, table.several, table.takes_first, table.before)
+    hint = (
+        "; if ids are distinct within a type only, add `joined by ::` after `as source type` and after `as target type`"
+        if table.of_edges and not table.before
+        else ""
+    )
+    return KindColumn(rows, table.location, table.kinds, table.several, table.takes_first, table.before, hint)
+
+
+def _join_types(
+    table: Table, edges: EdgeSource, options: Mapping[str, Any], format_name: str | None, columns: Sequence[str]
+) -> JoinedIds:
+    """The edges of a table with ids that are joined with their types.
+
+    Args:
+        columns: columns of the types.
+    """
+    if not isinstance(edges, TextEdges | ParquetEdges):
+        raise InputError(f"{table.location}: ids are joined with their types in text and Parquet")
+    given = dict(options)
+    if isinstance(edges, TextEdges):
+        given.setdefault("header", bool(edges.tables[0].header))
+    types = _open(replace(table, role=""), columns, given, format_name, any_name=True)
+    if not isinstance(types, NamedEdgeSource):
+        raise InputError(f"{table.location}: a column of words is read from text or Parquet")
+    separator = next(each.joined for each in table.end_types) if table.end_types else table.joined
+    return JoinedIds(edges, types, separator, table.location)
 
 
 def _open_relation(
@@ -460,9 +486,13 @@ def _open_relation(
         )
     if any_name and not isinstance(edges, NamedEdgeSource):
         raise InputError(f"{where}: ids are always numbers in this format, not names (`--ids compact`)")
-    are_names = (True, True) if any_name else _are_names(edges, table, options, format_name)
+    is_joined = any(each.joined for each in table.end_types)
+    are_names = (True, True) if any_name or is_joined else _are_names(edges, table, options, format_name)
     kinds = _open_kinds(table, options, format_name)
     columns = _open_columns(table, edges, are_names=any(are_names), has_columns=COLUMNS in found.options)
+    if is_joined:
+        by_role = {each.role: each.name for each in table.end_types}
+        edges = _join_types(table, edges, options, format_name, [by_role[role] for role in END_TYPES])
     return RelationTable(source, name, target, edges, are_names, where, kinds, columns, table.counts, table.end_types)
 
 
@@ -486,6 +516,10 @@ def _open_vertices(
     if COLUMNS not in _format_of(table, format_name).options:
         raise InputError(f"{where}, type {name}: a list of vertices is a text or Parquet table")
     rows = _open_column(table, 0, options, format_name, any_name)
+    if table.joined:
+        rows = _join_types(table, rows, options, format_name, OneColumn.of(table.kinds))
+        kinds = KindColumn(rows, where, table.kinds, before=table.joined)
+        return VertexTable("", rows, True, where, table.space, kinds, of_edges=True)
     try:
         are_names = any_name or (isinstance(rows, NamedEdgeSource) and rows.begins_with_names())
     except InputError as error:

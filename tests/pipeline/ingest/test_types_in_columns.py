@@ -93,6 +93,45 @@ def test_an_id_of_two_types_is_named(catalog: Catalog, tmp_path: Path) -> None:
         _ingest(catalog, tmp_path / "kg.csv", _COLUMNS)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("rows", [3, 40_000])
+def test_ids_that_are_distinct_within_a_type_are_joined_with_it(
+    catalog: Catalog, tmp_path: Path, kind: str, rows: int
+) -> None:
+    rng = np.random.default_rng(rows)
+    frame = _frame(rng, rows, 12, 3)
+    frame["b_type"] = rng.choice(["drug", "gene"], rows)
+    file = tmp_path / f"t.{kind}"
+    frame.to_csv(file, index=False) if kind == "csv" else frame.to_parquet(file)
+    graph = _ingest(catalog, file, _COLUMNS.replace(" type", " type joined by ::"))
+    for end in "ab":
+        frame[end] = frame[f"{end}_type"] + "::" + frame[end].astype(str)
+    assert _edges(graph) == _expected(frame)
+
+
+def test_look_joins_ids_that_two_types_share(tmp_path: Path) -> None:
+    (tmp_path / "kg.csv").write_text(
+        "head_type,head,relation,tail_type,tail,source\n"
+        "disease,0,treats,protein,0,x\nprotein,0,binds,protein,1,y\ndisease,1,treats,protein,1,z\n"
+    )
+    found = look(tmp_path / "kg.csv")
+    assert "head_type as source type joined by ::" in found.command
+    assert "1 column not read: source" in str(found)
+    words = shlex.split(found.command.replace("NAME", "g", 1))[1:]
+    result = CliRunner().invoke(cli, ["--catalog", str(tmp_path / "catalog"), *words, "--workers", "0"])
+    assert result.exit_code == 0, result.exception
+    assert {each.name: each.count for each in Catalog(tmp_path / "catalog").dataset("g").typed_graph().types} == {
+        "disease": 2,
+        "protein": 2,
+    }
+
+
+def test_a_type_that_has_the_separator_is_named(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("rel,a,a_type,b,b_type\nr,1,x::y,2,z\n")
+    with pytest.raises(InputError, match=r"'x::y'.*another separator"):
+        _ingest(catalog, tmp_path / "t.csv", _COLUMNS.replace(" type", " type joined by ::"))
+
+
 def test_an_id_without_a_type_is_named_with_its_line(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "kg.csv").write_text("rel,a,b\nr,drug::1,gene::2\nr,x7,gene::2\n")
     with pytest.raises(InputError, match=r"line 3.*'x7'"):
