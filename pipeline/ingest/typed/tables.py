@@ -518,8 +518,8 @@ def _open_vertices(
     rows = _open_column(table, 0, options, format_name, any_name)
     if table.joined:
         rows = _join_types(table, rows, options, format_name, OneColumn.of(table.kinds))
-        kinds = KindColumn(rows, where, table.kinds, before=table.joined)
-        return VertexTable("", rows, True, where, table.space, kinds, of_edges=True)
+        types = KindColumn(rows, where, table.kinds, before=table.joined)
+        return VertexTable("", rows, True, where, table.space, types, of_edges=True)
     try:
         are_names = any_name or (isinstance(rows, NamedEdgeSource) and rows.begins_with_names())
     except InputError as error:
