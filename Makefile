@@ -14,7 +14,7 @@ install: .venv/warm
 # are for other versions of Python.
 .venv/installed: pyproject.toml constraints.txt $(wildcard trainer/kernels/c/*.[ch])
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[kahypar,kaminpar,metis,report]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[kahypar,metis,report]'
 	$(BIN)/python -m compileall -q -q -j 0 .venv/lib || true
 	touch $@
 
@@ -24,11 +24,11 @@ install: .venv/warm
 	touch $@
 
 .venv/installed-for-tests: .venv/warm
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,kaminpar,metis,report,interop,xarray,test,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report,interop,xarray,test,dev]'
 	touch $@
 
 .venv/installed-for-benchmarks: .venv/warm
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,kaminpar,metis,report,bench]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[kahypar,metis,report,bench]'
 	touch $@
 
 .venv/installed-for-docs: .venv/installed

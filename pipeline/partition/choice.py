@@ -1,18 +1,25 @@
 """Chooses the method for each level of ``--quality``: the graph alone decides, so the choice is the same everywhere.
 
-Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md).  Graphs without clusters, such as R-MAT, leave a
-multilevel method nothing to coarsen, and cheap passes of refinement from random parts do as well.  Elsewhere
-Mt-KaHyPar's fastest preset, followed by such passes over clusters and then vertices, comes near its slow presets.  On
-meshes, one V-cycle of the deterministic preset closes the rest of the gap; there it is quick.  Above ``MOST_PINS``, two
-passes over random parts make most of the gain of the multilevel method, in an eighth of its time.
+Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md). For an exchange of rows, KaMinPar's parts are refined by
+cheap passes over clusters and then vertices, which count rows: this comes near Mt-KaHyPar's slow presets in a tenth of
+their time. On meshes, one V-cycle of Mt-KaHyPar's deterministic preset closes the rest of the gap; there it is quick.
+Graphs without clusters, such as R-MAT, leave a multilevel method nothing to coarsen, and the passes do as well from
+random parts. For an exchange that covers blocks, the edge cut is nearer to what is sent than the rows are, so
+KaMinPar's parts get passes that lower the cover itself; on meshes these find nothing. Above ``MOST_PINS``, two passes
+over random parts make most of the gain of the multilevel method, in an eighth of its time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
+from gnnloom.pipeline.partition.native.ka_min_par import KAMINPAR
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
-from gnnloom.pipeline.partition.partitioner import Structure
+from gnnloom.pipeline.partition.native.program import NativeProgram
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Preset, Structure, cover_seconds
+from gnnloom.pipeline.partition.settings import EXCHANGES
 from gnnloom.storage.wording import counted
 
 #: Levels of ``--quality``, the default first.
@@ -33,6 +40,8 @@ _LEVEL_SHARE = 0.4
 _FEW_PASSES = 2
 #: Preset whose V-cycles improve parts, and the share of its time that one takes.
 CYCLE_PRESET, _CYCLE_SHARE = "deterministic", 0.4
+#: Native programs by the first word of a start; its second word is the preset.
+_PROGRAMS: Final[Mapping[str, NativeProgram]] = {program.name: program for program in (KAMINPAR, MT_KAHYPAR)}
 
 
 @dataclass(frozen=True)
@@ -40,12 +49,13 @@ class Way:
     """One way to make a partition.
 
     Attributes:
-        start: a preset of Mt-KaHyPar on one thread, ``heavy-first`` for balanced random parts, or ``multilevel`` for
-            that method.
+        start: a native program and its preset, ``heavy-first`` for balanced random parts, or ``multilevel`` for that
+            method.
         passes: passes of streaming refinement after the start.
         heat: loss that the first pass accepts with a probability of about 1/e.
         levels: maximum number of levels of clusters that move before the vertices, each with the same number of passes.
         cycle: whether one V-cycle of Mt-KaHyPar's preset ``CYCLE_PRESET`` follows.
+        cover_passes: the most passes of cover refinement at the end.
     """
 
     start: str
@@ -53,34 +63,40 @@ class Way:
     heat: float = 0.0
     levels: int = 0
     cycle: bool = False
+    cover_passes: int = 0
 
     def __str__(self) -> str:
-        steps = [f"mtkahypar {self.start}" if self.is_native else self.start]
+        steps = [self.start]
         if self.passes:
             levels = f" on up to {self.levels + 1} levels" if self.levels else ""
             steps.append(f"{counted(self.passes, 'pass')} of refinement{levels}")
         if self.cycle:
             steps.append("a V-cycle")
+        if self.cover_passes:
+            steps.append(f"{counted(self.cover_passes, 'pass')} of cover refinement")
         return ", ".join(steps)
 
     @property
-    def is_native(self) -> bool:
-        """Whether Mt-KaHyPar makes the first parts."""
-        return self.start not in {"heavy-first", "multilevel"}
+    def native(self) -> tuple[NativeProgram, Preset] | None:
+        """The native program and its preset that make the first parts; None if another start does."""
+        name, _, preset = self.start.partition(" ")
+        program = _PROGRAMS.get(name)
+        return None if program is None else (program, program.preset(preset))
 
-    def cpu_seconds(self, num_pins: int, parts: int) -> float:
+    def cpu_seconds(self, workload: PartitionWorkload) -> float:
         """Processor seconds for a graph without meshes' short boundaries; not for ``multilevel``."""
+        num_pins, parts = workload.num_pins, workload.parts
         seconds = self.passes * _PASS_SECONDS * -(-parts // 64) * num_pins / 1e6 * (1 + _LEVEL_SHARE * self.levels)
-        if self.is_native:
-            seconds += MT_KAHYPAR.preset(self.start).cpu_seconds(num_pins, parts)
+        seconds += sum(preset.cpu_seconds(num_pins, parts) for _, preset in filter(None, [self.native]))
         if self.cycle:
             seconds += _CYCLE_SHARE * MT_KAHYPAR.preset(CYCLE_PRESET).cpu_seconds(num_pins, parts)
-        return seconds
+        return seconds + cover_seconds(replace(workload, cover_passes=self.cover_passes))
 
     @property
-    def presets(self) -> tuple[str, ...]:
-        """The presets of Mt-KaHyPar that run, one after the other."""
-        return (self.start,) * self.is_native + (CYCLE_PRESET,) * self.cycle
+    def programs(self) -> list[tuple[NativeProgram, Preset]]:
+        """The native programs that run, one after the other, with their presets."""
+        cycle = [(MT_KAHYPAR, MT_KAHYPAR.preset(CYCLE_PRESET))] * self.cycle
+        return [*filter(None, [self.native]), *cycle]
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,7 @@ class Choice:
     """Choice of a method and its options for a graph.
 
     Attributes:
-        ways: tried in this order; the partition that sends the fewest rows is kept.
+        ways: tried in this order; the partition that sends the least is kept.
         reason: what about the graph decided, as one line.
     """
 
@@ -96,13 +112,14 @@ class Choice:
     reason: str
 
 
-def choose(level: str, num_pins: int, structure: Structure | None) -> Choice:
+def choose(level: str, num_pins: int, structure: Structure | None, exchange: str = EXCHANGES[0]) -> Choice:
     """Choose how to partition a graph.
 
     Args:
         level: one of ``LEVELS``.
         num_pins: of the hypergraph that is partitioned.
         structure: needed up to ``MOST_PINS`` pins.
+        exchange: what is to be sent little of, one of ``EXCHANGES``.
     """
     if structure is None or num_pins > MOST_PINS:
         way = Way("heavy-first", _FEW_PASSES) if level == "fast" else Way("multilevel")
@@ -112,20 +129,31 @@ def choose(level: str, num_pins: int, structure: Structure | None) -> Choice:
         shape = "no clusters, but long rows" if structure.skew >= _SKEWED else "no clusters, rows of similar length"
     else:
         shape = "a mesh" if structure.pins_left < _MESH else "clusters"
-    return Choice(_ways(level, structure), f"{shape}: {left}, longest row {structure.skew:.0f} x average")
+    covers = exchange != EXCHANGES[0] and structure.pins_left >= _MESH
+    ways = _COVERED[level] if covers else _ways(level, structure)
+    return Choice(ways, f"{shape}: {left}, longest row {structure.skew:.0f} x average")
 
 
 def _ways(level: str, structure: Structure) -> tuple[Way, ...]:
-    is_flat, is_mesh = structure.pins_left >= _NO_CLUSTERS, structure.pins_left < _MESH
-    is_random = is_flat and structure.skew >= _SKEWED
+    is_mesh = structure.pins_left < _MESH
+    is_random = structure.pins_left >= _NO_CLUSTERS and structure.skew >= _SKEWED
     if level == "fast":
-        return (Way("heavy-first", 16, 1.5),) if is_flat else (Way("large-k", 16, 0.5),)
+        return (Way("heavy-first", 16, 1.5) if is_random else Way("kaminpar default", 16, 0.5),)
     if level == "balanced":
         if is_random:
             return (Way("heavy-first", 64, 1.5),)
-        return (Way("large-k", 16, 0.5, cycle=True) if is_mesh else Way("large-k", 40, 0.5, levels=5),)
+        usual = Way("kaminpar default", 40, 0.5, levels=5)
+        return (Way("kaminpar default", 16, 0.5, cycle=True) if is_mesh else usual,)
     # Of another kind than the slow presets, so it wins on some graphs where they do not.
-    other = Way("heavy-first", 200, 2.0) if is_random else Way("large-k", 64, 0.5, levels=5, cycle=True)
-    ways = (Way("deterministic-quality"), other)
+    other = Way("heavy-first", 200, 2.0) if is_random else Way("kaminpar default", 64, 0.5, levels=5, cycle=True)
+    ways = (Way("mtkahypar deterministic-quality"), other)
     # On meshes one more way costs little.
-    return (Way("deterministic"), *ways) if is_mesh else ways
+    return (Way("mtkahypar deterministic"), *ways) if is_mesh else ways
+
+
+#: Ways for graphs that are no meshes, where ranks send covers.
+_COVERED: Final[Mapping[str, tuple[Way, ...]]] = {
+    "fast": (Way("kaminpar default", cover_passes=4),),
+    "balanced": (Way("kaminpar default", cover_passes=16),),
+    "best": (Way("kaminpar strong", cover_passes=32), Way("kaminpar default", cover_passes=32)),
+}

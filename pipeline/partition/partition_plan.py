@@ -11,7 +11,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.multilevel.plan import boundary_phases, method_phases
 from gnnloom.pipeline.partition.multilevel.ways import measure_structure
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
-from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure, with_cover_passes
 from gnnloom.pipeline.partition.settings import EXCHANGES, check_parts
 from gnnloom.pipeline.partition.stage import store_phase
 from gnnloom.pipeline.partition.stochastic.batch_partition import expected_phases
@@ -84,6 +84,8 @@ def project_methods(
     model: str = "",
     directions: str = "forward",
     batches: str = "vertex",
+    exchange: str = EXCHANGES[0],
+    cover_passes: int = 0,
 ) -> list[MethodProjection]:
     """Project the cost of every preset of every method for a graph.
 
@@ -93,6 +95,8 @@ def project_methods(
         model: for the methods that offer it.
         directions: for the models that distinguish them.
         batches: for model ``stochastic``.
+        exchange: for the levels of ``--quality``.
+        cover_passes: passes of cover refinement after every method.
 
     Raises:
         InputError: there are more parts than vertices.
@@ -115,9 +119,11 @@ def project_methods(
             batches,
             worker_memory,
             structure,
+            exchange,
+            cover_passes,
         )
         for preset in method.presets:
-            cost = method.cost(workload, preset)
+            cost = with_cover_passes(method.cost(workload, preset), workload)
             fits = cost.memory <= allowed
             projections.append(
                 MethodProjection(name, preset.name, chosen, cost.memory, cost.disk, cost.cpu_seconds, fits, cost.chosen)

@@ -12,9 +12,9 @@ Cases:
     quality: the levels of ``--quality`` and the methods on graphs of nine kinds at 16 and 64 parts, and on Slashdot at
         512; rows relative to the best method, processor time relative to it and to level ``best``.  ``--graphs``
         selects some, so that several processes can share the work, and ``--table`` writes a table.
-    partitioners: rows, rows and sums of a cover, imbalance, processor time and memory of `gnnloom partition --exchange
-        cover` in a process of its own, for each method that can be named, on real graphs and R-MAT; ``--graphs``
-        selects some, as NAME or NAME:PARTS, and r18 is R-MAT of scale 18.
+    partitioners: rows, rows and sums of a cover, imbalance, processor time and memory of `gnnloom partition` in a
+        process of its own, for the levels and for methods that can be named, on real and generated graphs; ``--graphs``
+        selects some, as NAME or NAME:PARTS, where r18 is R-MAT of scale 18, and ``--table`` writes a table.
     plan: the figures of `partition --plan` on soc-Epinions1, divided by the measured ones.
 
 ``--scale small`` takes fewer parts, quick methods, and a lattice of 200 x 200.  Prints a table, then lines
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -83,23 +84,31 @@ REAL = (
     ("soc-Slashdot0902", "soc-Slashdot0902.txt.gz", False),
     ("cora", "cora/raw/edge.csv.gz", True),
 )
-#: Methods and presets of ``partitioners``, the quick ones first.
-NAMED = (
-    ("random", ""),
-    ("metis", ""),
-    ("kaminpar", "default"),
-    ("kaminpar", "strong"),
-    ("kaminpar", "terapart"),
-    ("multilevel", "flat"),
-    ("multilevel", "streaming"),
-    ("mtkahypar", "large-k"),
-    ("mtkahypar", "default"),
-    ("mtkahypar", "deterministic"),
+#: Options of ``partitioners``, the quick ones first, with the most nonzeros of a graph that they are tried on. In
+#: rounds, tasks visit the vertices, as they do out of core.
+_COVER = "--exchange cover"
+NAMED: tuple[tuple[str, float], ...] = (
+    (f"--method metis {_COVER}", math.inf),
+    (f"--method kaminpar {_COVER}", math.inf),
+    ("--quality fast", math.inf),
+    (f"--quality fast {_COVER}", 1e7),
+    ("--quality balanced", math.inf),
+    (f"--quality balanced {_COVER}", 1e7),
+    (f"--method kaminpar --preset strong {_COVER}", math.inf),
+    (f"--method multilevel --preset streaming {_COVER}", math.inf),
+    (f"--method multilevel --preset streaming {_COVER} --cover-passes 16", 1e6),
+    (f"--method multilevel --preset streaming {_COVER} in rounds", 2e6),
+    (f"--method mtkahypar {_COVER}", 5e5),
 )
-#: The first methods, which are quick on any graph, and the methods without Mt-KaHyPar, which takes minutes on R-MAT.
-_QUICKEST, _WITHOUT_MTKAHYPAR = 3, 7
-#: Passes of cover refinement that follow the preset ``strong`` in a second run.
-_COVER_PASSES = 16
+#: The first of them, which are quick on any graph.
+_QUICKEST = 4
+#: Runs the command with hypergraphs of any size partitioned in rounds.
+_IN_ROUNDS = (
+    "from gnnloom.pipeline.partition.multilevel import disk_hypergraph, out_of_core\n"
+    "disk_hypergraph.FEW_PINS = out_of_core.FEW_PINS = 0\n"
+    "from gnnloom.workflows.cli.main import main\n"
+    "main()"
+)
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
     "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
@@ -207,43 +216,51 @@ def plan(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, f
 def partitioners(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
     """Rows of each method, and the processor time and memory of its process, the measurement included."""
     small = options.scale == "small"
-    graphs = ("cora:4",) if small else ("ca-AstroPh", "soc-Epinions1", "soc-Slashdot0902", "r18")
-    for wanted in options.graphs or graphs:
+    graphs = [name for name, *_ in REAL] + list(kinds.generated(small=True)) + ["r16", "r18", "r20"]
+    for wanted in options.graphs or (["cora:4"] if small else graphs):
         name, _, number = wanted.partition(":")
         dataset = _named(catalog, options.data, name)
         if dataset is None:
             continue
-        count = _QUICKEST if small else _WITHOUT_MTKAHYPAR if name.startswith("r") else len(NAMED)
-        for parts in (int(number),) if number else (4, 64):
-            for method, preset in NAMED[:count]:
-                for passes in (0, _COVER_PASSES) if preset == "strong" else (0,):
-                    yield from _measured(catalog, dataset.name, parts, method, preset, passes)
+        transpose_graph(dataset, dataset.graph(), InProcessCluster())
+        for parts in (int(number),) if number else (4, 16, 64):
+            for named, most in NAMED[:_QUICKEST] if small else NAMED:
+                if dataset.graph().nnz <= most:
+                    yield from _measured(catalog, dataset.name, f"{name} {parts}", parts, named, options.table)
 
 
 def _named(catalog: Catalog, data: Path, name: str) -> Dataset | None:
-    """A real graph, or R-MAT of a scale."""
-    if name.startswith("r"):
+    """A real graph, a generated one, or R-MAT of a scale."""
+    if name[1:].isdigit():
         edges = kinds.rmat(int(name[1:]), 16, np.random.default_rng(0))
         return _ingest(catalog, name, _saved(catalog, name, edges), undirected=True)
+    if name in (made := kinds.generated()):
+        return _ingest(catalog, name, _saved(catalog, name, made[name]), undirected=name != "web")
     path, undirected = next((path, undirected) for known, path, undirected in REAL if known == name)
     return _read(catalog, data / path, undirected=undirected)
 
 
 def _measured(
-    catalog: Catalog, name: str, parts: int, method: str, preset: str, passes: int
+    catalog: Catalog, name: str, where: str, parts: int, named: str, table: Path | None
 ) -> Iterator[tuple[str, float, str]]:
-    command = [*GNNLOOM, "--catalog", str(catalog.root), "partition", name, "--parts", str(parts), "--method", method]
-    chosen = ["--preset", preset] if preset else []
-    command += [*chosen, "--exchange", "cover", "--cover-passes", str(passes)]
-    command += ["--workers", "0", "--threads", "1", "--json"]
-    taken = watch(command)
+    words = named.removesuffix(" in rounds").split()
+    command = [sys.executable, "-c", _IN_ROUNDS] if named.endswith("in rounds") else list(GNNLOOM)
+    command += ["--catalog", str(catalog.root), "partition", name, "--parts", str(parts), *words]
+    taken = watch([*command, "--workers", "0", "--threads", "1", "--json"])
     found = json.loads(taken.output)
-    label = f"{name} {parts} {method} {preset}".rstrip() + f" {passes} passes" * bool(passes)
+    # Made anew by the next options, which may have the same key.
+    catalog[name].remove_artifact("partition", found["key"])
+    label = f"{where} {named.replace(' --', ' ').removeprefix('--').replace('exchange cover', 'cover')}"
     yield f"{label} rows", found["km1"], "rows"
-    yield f"{label} cover", found["volume_cover_total"], "rows"
+    if (cover := found.get("volume_cover_total")) is not None:
+        yield f"{label} cover", cover, "rows"
     yield f"{label} imbalance", found["imbalance"], "x"
     yield f"{label} processor", taken.processor, "s"
     yield f"{label} memory", taken.together / 1e9, "GB"
+    if table is not None:
+        cells = where, named, found["km1"], cover or "", f"{found['imbalance']:.4f}", f"{taken.processor:.1f}"
+        with table.open("a", encoding="utf-8") as file:
+            file.write(f"| {' | '.join(map(str, cells))} | {taken.together / 1e9:.2f} |\n")
 
 
 def quality(catalog: Catalog, options: argparse.Namespace) -> Iterator[tuple[str, float, str]]:

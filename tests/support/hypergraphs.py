@@ -12,10 +12,10 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from gnnloom.pipeline.partition.methods.kahypar import KAHYPAR
-from gnnloom.pipeline.partition.methods.kaminpar import KAMINPAR
 from gnnloom.pipeline.partition.methods.metis import METIS
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
+from gnnloom.pipeline.partition.native.ka_min_par import KAMINPAR
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition

@@ -118,8 +118,8 @@ def _load() -> None:
 def _load_partitioners() -> None:
     """Import what partitioners import before their native libraries, which only they themselves load."""
     import gnnloom.pipeline.partition.methods.kahypar
-    import gnnloom.pipeline.partition.methods.kaminpar
     import gnnloom.pipeline.partition.methods.metis
+    import gnnloom.pipeline.partition.native.ka_min_par
     import gnnloom.pipeline.partition.native.mt_kahypar  # noqa: F401
 
 

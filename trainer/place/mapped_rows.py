@@ -35,9 +35,9 @@ class MappedRows:
         self.recorded = RecordedArray(folder, what, shape, array_dtype(dtype))
         self.tensor = tensor_over(self.recorded.values, dtype)
 
-    def write(self, rows: Rows, values: Tensor) -> None:
-        """Write some rows, each once; see :meth:`RecordedArray.write`."""
-        self.recorded.write(rows, as_array(values))
+    def write(self, rows: Rows, values: Tensor, columns: slice = slice(None)) -> None:
+        """Write some rows, or columns of these, each number once; see :meth:`RecordedArray.write`."""
+        self.recorded.write(rows, as_array(values), columns)
 
     def check(self) -> None:
         """Compare the file with the checksums of the written data.
@@ -57,7 +57,7 @@ class UnbackedRows:
         self.values: NDArray[Any] = np.ndarray(tuple(shape), kind, memory)
         self.tensor = tensor_over(self.values, dtype)
 
-    def write(self, rows: Rows, values: Tensor) -> None:
+    def write(self, rows: Rows, values: Tensor, columns: slice = slice(None)) -> None:
         """Write nothing."""
 
     def check(self) -> None:

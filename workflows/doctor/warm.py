@@ -39,14 +39,14 @@ _PARTITIONS: dict[str, tuple[dict[str, Any], ...]] = {
         {"quality": "balanced"},
         {"quality": "fast"},
         {"method": "multilevel", "preset": "streaming"},
-        {"method": "block"},
+        {"method": "block", "exchange": "cover", "cover_passes": 1},
         *(
             {"model": "stochastic", "preset": "large-k", "batches": kind}
             for kind in ("vertex", "edge", "walk", "frontier")
         ),
     ),
     "directed": (
-        {"method": "metis"},
+        {"method": "metis", "exchange": "cover", "cover_passes": 1},
         {"method": "multilevel", "preset": "streaming", "directions": "both"},
     ),
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, Way, choose
 from gnnloom.pipeline.partition.multilevel.cost import FEW_PASSES, MULTILEVEL_PRESETS, multilevel_cost
-from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.partitioner import (
     START_SECONDS,
     MethodCost,
@@ -14,6 +14,7 @@ from gnnloom.pipeline.partition.partitioner import (
     PartitionProblem,
     PartitionWorkload,
     Preset,
+    with_cover_passes,
 )
 from gnnloom.pipeline.partition.settings import QUALITY_METHOD
 
@@ -30,8 +31,8 @@ _HELP = {
     "fast": "the quickest method that suits the graph",
     "best": "several slow methods, keeping the best partition; above 16.8 million pins, the same as balanced",
 }
-#: What the presets made of the same graph has changed: fast takes ``FEW_PASSES`` above ``MOST_PINS``.
-_REVISIONS = {"fast": 1}
+#: How often the parts that a level makes of the same graph have changed.
+_REVISIONS = {"balanced": 1, "fast": 2, "best": 1}
 
 
 def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
@@ -41,13 +42,14 @@ def _fill(problem: PartitionProblem, part: NDArray[np.int32]) -> dict[str, Any]:
 
 
 def _cost(workload: PartitionWorkload, preset: Preset) -> MethodCost:
-    choice = choose(preset.name, workload.num_pins, workload.structure)
-    costs = [_cost_of_way(workload, way) for way in choice.ways]
+    choice = choose(preset.name, workload.num_pins, workload.structure, workload.exchange)
+    ways = choice.ways if not workload.cover_passes else [replace(way, cover_passes=0) for way in choice.ways]
+    costs = [_cost_of_way(workload, way) for way in ways]
     return MethodCost(
         max(cost.memory for cost in costs),
         max(cost.disk for cost in costs) + _DISK_BYTES_PER_PIN * workload.num_pins,
         sum(cost.cpu_seconds for cost in costs),
-        f"{' or '.join(map(str, choice.ways))}; {choice.reason}",
+        f"{' or '.join(map(str, ways))}; {choice.reason}",
     )
 
 
@@ -58,12 +60,14 @@ def _cost_of_way(workload: PartitionWorkload, way: Way) -> MethodCost:
     from gnnloom.pipeline.partition.native.native_models import native_cost  # noqa: PLC0415 - imports numba
 
     state = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins)
-    costs = [native_cost(MT_KAHYPAR, workload, MT_KAHYPAR.preset(preset)) for preset in way.presets]
-    return MethodCost(
+    # Programs that offer one model partition that one.
+    costs = [native_cost(program, replace(workload, model=program.model), preset) for program, preset in way.programs]
+    cost = MethodCost(
         max([state, *(cost.memory for cost in costs)]),
         max([way.levels * _LEVEL_BYTES_PER_PIN * workload.num_pins, *(cost.disk for cost in costs)]),
-        START_SECONDS + way.cpu_seconds(workload.num_pins, workload.parts),
+        START_SECONDS + way.cpu_seconds(replace(workload, cover_passes=0)),
     )
+    return with_cover_passes(cost, replace(workload, cover_passes=way.cover_passes))
 
 
 PARTITIONER = Partitioner(

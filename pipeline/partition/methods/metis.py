@@ -13,7 +13,7 @@ from gnnloom.pipeline.partition.native.program import GRAPH, NativeProgram, Part
 from gnnloom.pipeline.partition.partitioner import Preset
 
 METIS = NativeProgram(
-    "metis", "pymetis", __name__, (Preset(seconds=1.0, parts_power=0.3),), bytes_per_pin=60, takes_arrays=True
+    "metis", "pymetis", __name__, (Preset(seconds=1.0, parts_power=0.3),), 60, "graph", takes_arrays=True
 )
 
 PARTITIONER = native_partitioner(

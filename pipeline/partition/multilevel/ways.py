@@ -1,4 +1,4 @@
-"""Measures a graph, partitions it in the ways that suit it, and keeps the partition that sends the fewest rows."""
+"""Measures a graph, partitions it in the ways that suit it, and keeps the partition that sends the least."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.choice import CYCLE_PRESET, MOST_PINS, Way, choose
+from gnnloom.pipeline.partition.cover_refinement import check_cover_memory, refine_cover
 from gnnloom.pipeline.partition.measure.balance import fill_empty_parts, fill_only_choice
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices, row_nonzeros
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
@@ -24,8 +25,10 @@ from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergr
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.native_models import fill_natively
+from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.run import NativeProblem
-from gnnloom.pipeline.partition.partitioner import PartitionProblem, Structure
+from gnnloom.pipeline.partition.partitioner import PartitionProblem, Preset, Structure
+from gnnloom.pipeline.partition.settings import DIRECTIONS, EXCHANGES
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.storage.artifacts.graph import Graph
@@ -46,11 +49,11 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
 
     Returns:
         ``quality``: the level; ``chosen``: the way whose parts were kept; ``reason``: what about the graph decided;
-        ``tried``: rows sent by each way, if there were several.
+        ``tried``: rows sent by each way, or rows and sums of a cover, if there were several.
 
     Raises:
         BudgetError: a way needs more memory than there is.
-        PartitionerError: Mt-KaHyPar failed or took too long.
+        PartitionerError: a native program failed or took too long.
     """
     options = problem.options
     if fill_only_choice(part, options.parts):
@@ -61,11 +64,13 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     matrices = net_matrices(problem.graph, problem.transpose, options.directions)
     num_pins = sum(matrix.nnz + matrix.num_vertices for matrix in matrices)
     structure = measure_structure(problem.graph, scratch / "structure") if num_pins <= MOST_PINS else None
-    choice = choose(options.preset, num_pins, structure)
+    choice = choose(options.preset, num_pins, structure, options.exchange)
+    # Passes that are asked for follow the kept parts.
+    ways = [replace(way, cover_passes=0) for way in choice.ways] if options.cover_passes else choice.ways
     facts: dict[str, Any] = {"quality": options.preset, "reason": choice.reason}
-    LOGGER.info("partition: %s; %s", " or ".join(map(str, choice.ways)), choice.reason)
+    LOGGER.info("partition: %s; %s", " or ".join(map(str, ways)), choice.reason)
     if structure is None:
-        (way,) = choice.ways
+        (way,) = ways
         options = replace(options, method="multilevel", quality="", preset="flat" if way.passes else "auto")
         found = partition_out_of_core(replace(problem, options=options), part, way.passes)
         return facts | {"chosen": str(way)} | found
@@ -73,9 +78,8 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
         scratch / "hypergraph", problem.graph, problem.transpose, problem.cluster, options.weighing, options.directions
     )
     best, tried = part.copy(), {}
-    for way in choice.ways:
-        _fill(problem, hypergraph, way, part)
-        tried[str(way)] = rows_sent(hypergraph, problem.part_path, options.parts, problem.cluster)
+    for way in ways:
+        tried[str(way)] = _fill(problem, hypergraph, way, part)
         LOGGER.info("partition: %s sends %s rows", way, f"{tried[str(way)]:,}")
         if tried[str(way)] == min(tried.values()):
             best, facts["chosen"] = part.copy(), str(way)
@@ -83,11 +87,11 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
     return facts | ({"tried": tried} if len(tried) > 1 else {})
 
 
-def _fill(problem: PartitionProblem, hypergraph: DiskHypergraph, way: Way, part: NDArray[np.int32]) -> None:
-    """Fill ``part`` in one way."""
+def _fill(problem: PartitionProblem, hypergraph: DiskHypergraph, way: Way, part: NDArray[np.int32]) -> int:
+    """Fill ``part`` in one way; returns the rows that it sends, or rows and sums if these are exchanged."""
     options = problem.options
-    if way.is_native:
-        fill_natively(_native(problem, way.start), part)
+    if way.native:
+        fill_natively(_native(problem, *way.native), part)
     else:
         assign_heavy_first(hypergraph.vertex_weight, options.parts, options.seed, part)
     if way.passes:
@@ -97,17 +101,26 @@ def _fill(problem: PartitionProblem, hypergraph: DiskHypergraph, way: Way, part:
         refine_levels(hypergraph, part, problem.part_path, refinement, way.levels, scratch, problem.cluster)
         fill_empty_parts(part, hypergraph.vertex_weight, options.parts)
     if way.cycle:
-        native = _native(problem, CYCLE_PRESET)
+        native = _native(problem, MT_KAHYPAR, MT_KAHYPAR.preset(CYCLE_PRESET))
         native.check_memory(hypergraph.num_pins)
         part[:] = native.native(hypergraph.load(), part)
+    if options.exchange == EXCHANGES[0]:
+        return rows_sent(hypergraph, problem.part_path, options.parts, problem.cluster)
+    check_cover_memory(problem.graph, options)
+    return refine_cover(problem, part, way.cover_passes)
 
 
-def _native(problem: PartitionProblem, preset: str) -> NativeProblem:
-    """The problem for a preset of Mt-KaHyPar."""
+def _native(problem: PartitionProblem, program: NativeProgram, preset: Preset) -> NativeProblem:
+    """The problem for a native program."""
     # One thread: with several, presets other than the deterministic ones give other parts each time.
-    threads = problem.options.threads if preset.startswith("deterministic") else 1
-    options = replace(problem.options, method=MT_KAHYPAR.name, quality="", preset=preset, threads=threads)
-    return NativeProblem.of(replace(problem, options=options), MT_KAHYPAR)
+    threads = problem.options.threads if preset.name.startswith("deterministic") else 1
+    # Only hypergraphs have directions.
+    directions = problem.options.directions if program.model == "hypergraph" else DIRECTIONS[0]
+    options = replace(
+        problem.options, method=program.name, quality="", preset=preset.name, threads=threads, model=program.model,
+        directions=directions,
+    )  # fmt: skip
+    return NativeProblem.of(replace(problem, options=options), program)
 
 
 def measure_structure(graph: Graph, scratch: Path) -> Structure:

@@ -30,6 +30,7 @@ class NativeProgram:
             :mod:`gnnloom.pipeline.partition.native.program` and returns the (num_vertices,) parts.
         presets: its settings, the default first.
         bytes_per_pin: peak memory for each pin (or entry of a graph), measured.
+        model: what it partitions where a level of ``--quality`` chooses it.
         takes_arrays: whether it reads a graph as arrays rather than as METIS' text.
         limit: the highest number of vertices, pins or weights that it counts to.
     """
@@ -39,6 +40,7 @@ class NativeProgram:
     module: str
     presets: tuple[Preset, ...]
     bytes_per_pin: int
+    model: str = "hypergraph"
     takes_arrays: bool = False
     limit: int = NATIVE_LIMIT
 

@@ -12,7 +12,7 @@ from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, choose
 from gnnloom.pipeline.partition.multilevel.ways import measure_structure
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import project_methods
-from gnnloom.pipeline.partition.partitioner import Structure
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
@@ -24,49 +24,61 @@ HERE = InProcessCluster()
 MESH, SOCIAL, RANDOM, SKEWED = (
     Structure(0, left, skew) for left, skew in ((0.56, 1.0), (0.8, 200.0), (0.95, 2.0), (0.93, 100.0))
 )
-QUICK = "mtkahypar large-k, 40 passes of refinement on up to 6 levels"
-CYCLE, QUALITY = "mtkahypar large-k, 16 passes of refinement, a V-cycle", "mtkahypar deterministic-quality"
+QUICK = "kaminpar default, 40 passes of refinement on up to 6 levels"
+FEW = "kaminpar default, 16 passes of refinement"
+CYCLE, QUALITY = f"{FEW}, a V-cycle", "mtkahypar deterministic-quality"
+COVERED = "kaminpar default, 16 passes of cover refinement"
 
 
 @pytest.mark.parametrize(
-    ("level", "pins", "structure", "chosen"),
+    ("level", "pins", "structure", "exchange", "chosen"),
     [
-        ("balanced", 200_000, MESH, [CYCLE]),
-        ("balanced", 200_000, SOCIAL, [QUICK]),
-        ("balanced", 5_000_000, SOCIAL, [QUICK]),
-        ("balanced", 200_000, RANDOM, [QUICK]),
-        ("balanced", 200_000, SKEWED, ["heavy-first, 64 passes of refinement"]),
-        ("balanced", MOST_PINS + 1, None, ["multilevel"]),
-        ("fast", 200_000, MESH, ["mtkahypar large-k, 16 passes of refinement"]),
-        ("fast", 200_000, RANDOM, ["heavy-first, 16 passes of refinement"]),
-        ("fast", MOST_PINS + 1, None, ["heavy-first, 2 passes of refinement"]),
-        ("best", 200_000, SKEWED, [QUALITY, "heavy-first, 200 passes of refinement"]),
-        ("best", MOST_PINS + 1, None, ["multilevel"]),
+        ("balanced", 200_000, MESH, "rows", [CYCLE]),
+        ("balanced", 200_000, SOCIAL, "rows", [QUICK]),
+        ("balanced", 5_000_000, SOCIAL, "rows", [QUICK]),
+        ("balanced", 200_000, RANDOM, "rows", [QUICK]),
+        ("balanced", 200_000, SKEWED, "rows", ["heavy-first, 64 passes of refinement"]),
+        ("balanced", MOST_PINS + 1, None, "rows", ["multilevel"]),
+        ("balanced", 200_000, MESH, "cover", [CYCLE]),
+        ("balanced", 200_000, SOCIAL, "cover", [COVERED]),
+        ("balanced", 200_000, SKEWED, "cover", [COVERED]),
+        ("balanced", MOST_PINS + 1, None, "cover", ["multilevel"]),
+        ("fast", 200_000, MESH, "rows", [FEW]),
+        ("fast", 200_000, RANDOM, "rows", [FEW]),
+        ("fast", 200_000, SKEWED, "rows", ["heavy-first, 16 passes of refinement"]),
+        ("fast", 200_000, RANDOM, "cover", ["kaminpar default, 4 passes of cover refinement"]),
+        ("fast", MOST_PINS + 1, None, "rows", ["heavy-first, 2 passes of refinement"]),
+        ("best", 200_000, SKEWED, "rows", [QUALITY, "heavy-first, 200 passes of refinement"]),
+        ("best", MOST_PINS + 1, None, "rows", ["multilevel"]),
     ],
 )
-def test_the_table_of_choices(level: str, pins: int, structure: Structure | None, chosen: list[str]) -> None:
-    choice = choose(level, pins, structure)
+def test_the_table_of_choices(
+    level: str, pins: int, structure: Structure | None, exchange: str, chosen: list[str]
+) -> None:
+    choice = choose(level, pins, structure, exchange)
     assert list(map(str, choice.ways)) == chosen
     assert choice.reason
 
 
-def test_better_levels_try_more() -> None:
-    for structure in (MESH, SOCIAL, RANDOM, SKEWED):
-        seconds = [
-            sum(way.cpu_seconds(10**6, 64) for way in choose(level, 10**6, structure).ways)
-            for level in ("fast", "balanced", "best")
-        ]
-        assert seconds == sorted(seconds)
-        assert len(set(seconds)) == 3
+def seconds(level: str, structure: Structure, exchange: str = "rows") -> float:
+    """Projected for a million pins in 64 parts."""
+    workload = PartitionWorkload(
+        10**4, 10**6 - 10**4, True, 64, "hypergraph", 1, "vertex", 1 << 30, structure, exchange
+    )
+    return sum(way.cpu_seconds(workload) for way in choose(level, workload.num_pins, structure, exchange).ways)
 
 
-def test_the_default_is_projected_at_a_fifth_of_the_slow_level() -> None:
-    for structure in (SOCIAL, RANDOM, SKEWED):
-        balanced, best = (
-            sum(way.cpu_seconds(10**6, 64) for way in choose(level, 10**6, structure).ways)
-            for level in ("balanced", "best")
-        )
-        assert balanced <= best / 5
+@pytest.mark.parametrize("exchange", ["rows", "cover"])
+@pytest.mark.parametrize("structure", [MESH, SOCIAL, RANDOM, SKEWED])
+def test_better_levels_try_more(structure: Structure, exchange: str) -> None:
+    found = [seconds(level, structure, exchange) for level in ("fast", "balanced", "best")]
+    assert found == sorted(found)
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("structure", [SOCIAL, RANDOM, SKEWED])
+def test_the_default_is_projected_at_a_fifth_of_the_slow_level(structure: Structure) -> None:
+    assert seconds("balanced", structure) <= seconds("best", structure) / 5
 
 
 def lattice(side: int) -> scipy.sparse.csr_array[Any]:
@@ -128,12 +140,36 @@ def test_repeating_the_default_gives_the_same_parts_and_best_sends_no_more_rows(
     assert best["km1"] <= found[0][1]["km1"]
 
 
-def test_the_plan_says_what_would_be_chosen(catalog: Catalog) -> None:
+@pytest.mark.slow
+def test_the_best_level_for_an_exchange_of_covers_keeps_the_parts_with_the_smallest_cover(catalog: Catalog) -> None:
     dataset, graph = stored(catalog)
-    planned = {each.preset: each.chosen for each in project_methods(graph, 4) if each.method == "auto"}
+    fast, best = (
+        partition_graph(dataset, graph, PartitionOptions(4, quality=level, exchange="cover"), HERE).quality
+        for level in ("fast", "best")
+    )
+    assert best["tried"][best["chosen"]] == min(best["tried"].values()) == best["volume_cover_total"]
+    assert best["volume_cover_total"] < fast["volume_cover_total"]
+
+
+@pytest.mark.parametrize(("exchange", "passes"), [("rows", 0), ("cover", 0), ("cover", 3)])
+def test_the_plan_says_what_would_be_chosen(catalog: Catalog, exchange: str, passes: int) -> None:
+    dataset, graph = stored(catalog)
+    projected = project_methods(graph, 4, exchange=exchange, cover_passes=passes)
+    planned = {each.preset: each.chosen for each in projected if each.method == "auto"}
     assert list(planned) == list(LEVELS)
-    quality = partition_graph(dataset, graph, PartitionOptions(4, quality="fast"), HERE).quality
+    options = PartitionOptions(4, quality="fast", exchange=exchange, cover_passes=passes)
+    quality = partition_graph(dataset, graph, options, HERE).quality
     assert planned["fast"] == f"{quality['chosen']}; {quality['reason']}"
+    # Passes that are asked for follow in the place of the level's own.
+    assert ("of cover refinement" in planned["fast"]) == (exchange == "cover" and not passes)
+
+
+def test_a_level_weighs_both_directions_of_a_directed_graph(catalog: Catalog) -> None:
+    """KaMinPar, which starts it, has no directions."""
+    dataset = catalog.create("g")
+    graph = store_graph(dataset, random_adjacency(200, 900, 1, symmetric=False), symmetric=False)
+    quality = partition_graph(dataset, graph, PartitionOptions(4, quality="fast", directions="both"), HERE).quality
+    assert quality["chosen"].startswith("kaminpar")
 
 
 def test_a_quality_is_a_method_and_explicit_choices_stay_what_they_were() -> None:
@@ -157,7 +193,7 @@ def test_a_quality_is_a_method_and_explicit_choices_stay_what_they_were() -> Non
 
 def test_every_option_that_decides_the_parts_is_part_of_the_key() -> None:
     parameters = {"parts": 4, "imbalance": 0.01, "seed": 0, "weights": "nonzeros", "directions": "forward"}
-    chosen = {"method": "auto", "model": "hypergraph", "preset": "balanced", "memory": 1 << 29}
+    chosen = {"method": "auto", "model": "hypergraph", "preset": "balanced", "revision": 1, "memory": 1 << 29}
     assert PartitionOptions(4).parameters(1 << 29) == {**parameters, **chosen}
     plain = {"method": "random", "model": PartitionOptions(4, "random").model, "preset": ""}
     assert PartitionOptions(4, "random").parameters(1 << 29) == {**parameters, **plain}
@@ -168,4 +204,4 @@ def test_a_preset_that_makes_other_parts_than_before_has_another_key_and_all_oth
     before = {name: value for name, value in fast.parameters(1 << 30).items() if name != "revision"}
     assert partition_key("0" * 16, fast, 1 << 30) != artifact_key("partition", before, {"graph": "0" * 16})
     kept = [PartitionOptions(4, method, preset=preset.name) for method in METHODS for preset in METHODS[method].presets]
-    assert all("revision" not in each.parameters(1 << 30) for each in kept if each != fast)
+    assert all("revision" not in each.parameters(1 << 30) for each in kept if each.method != "auto")

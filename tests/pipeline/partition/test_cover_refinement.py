@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import pytest
 import scipy.sparse
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
-from gnnloom.pipeline.partition.cover_refinement import refine_cover
+from gnnloom.pipeline.partition import cover_refinement
+from gnnloom.pipeline.partition.cover_refinement import cover_refinement_memory, refine_cover
 from gnnloom.pipeline.partition.measure.balance import asked_limit
+from gnnloom.pipeline.partition.model.cover_moves import move_vertices
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partition_plan import project_methods
 from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -90,6 +94,70 @@ def test_a_problem_that_does_not_fit_in_memory_is_refused(catalog: Catalog) -> N
     options = PartitionOptions(2, "random", exchange="cover", cover_passes=4, memory_limit=1 << 20)
     with pytest.raises(BudgetError, match="--cover-passes"):
         partition_graph(dataset, graph, options, HERE)
+
+
+def test_the_plan_counts_the_passes(catalog: Catalog) -> None:
+    graph = store_graph(catalog.create("g"), with_communities(3000, 0, symmetric=True), symmetric=True)
+    plain, few, many = (project_methods(graph, 4, exchange="cover", cover_passes=each) for each in (0, 2, 20))
+    needed = cover_refinement_memory(graph.num_vertices, graph.nnz, 4, is_symmetric=True)
+    for before, after, later in zip(plain, few, many, strict=True):
+        assert after.memory == max(before.memory, needed)
+        # The levels' own passes are not made then.
+        if after.method != "auto":
+            added, tenfold = (each.cpu_seconds - before.cpu_seconds for each in (after, later))
+            assert tenfold == pytest.approx(10 * added)
+    # One part sends nothing, and so do parts that cannot lose their only vertex.
+    assert project_methods(graph, 1) == project_methods(graph, 1, exchange="cover", cover_passes=2)
+
+
+class _Interrupted(InProcessCluster):
+    """Ends after the first task of a function."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self._function = function
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for item in items:
+            yield function(item)
+            if function.__name__ == self._function:
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("moment", ["pass 0", "pass 2", "_store_rows", "count_block"])
+def test_an_interrupted_partition_resumes_to_the_same_bytes(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    options = PartitionOptions(4, "random", 0.1, exchange="cover", cover_passes=6)
+    adjacency = with_communities(400, 5, symmetric=False)
+    found = []
+    for name in ("whole", "interrupted"):
+        dataset = catalog.create(name)
+        graph = store_graph(dataset, adjacency, symmetric=False, num_blocks=3)
+        if name == "interrupted":
+            moves = _ends_in(int(moment[-1])) if moment.startswith("pass") else move_vertices
+            with monkeypatch.context() as patch:
+                patch.setattr(cover_refinement, "move_vertices", moves)
+                with pytest.raises(KeyboardInterrupt):
+                    partition_graph(dataset, graph, options, _Interrupted(moment))
+            # What is left is not the partition, and cannot be taken for it.
+            assert not [each for each in dataset.artifacts("partition") if each.state == "complete"]
+        found.append(partition_graph(dataset, graph, options, HERE))
+    whole, resumed = found
+    assert (whole.artifact.digest, whole.quality) == (resumed.artifact.digest, resumed.quality)
+
+
+def _ends_in(last: int) -> Callable[..., int]:
+    """What moves vertices until the end of a pass, with which the process ends."""
+    passes = iter(range(last))
+
+    def ending(*given: Any) -> int:
+        moved = move_vertices(*given)
+        if next(passes, None) is None:
+            raise KeyboardInterrupt
+        return int(moved)
+
+    return ending
 
 
 @pytest.mark.parametrize("method", ["random", "metis"])

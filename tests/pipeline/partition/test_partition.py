@@ -127,7 +127,7 @@ def test_invalid_options_are_refused(wrong: dict[str, Any], message: str) -> Non
 def test_a_partitioner_that_runs_out_of_time_leaves_an_incomplete_artifact(catalog: Catalog) -> None:
     dataset = catalog.create("g")
     graph = store_graph(dataset, random_adjacency(200, 2000, 0, symmetric=True), symmetric=True)
-    with pytest.raises(PartitionerError, match=r"mtkahypar:"):
+    with pytest.raises(PartitionerError, match=r"kaminpar:"):
         partition_graph(dataset, graph, PartitionOptions(4, time_limit=0.001), HERE)
     assert [info.state for info in dataset.artifacts("partition")] == ["incomplete"]
     partition = partition_graph(dataset, graph, PartitionOptions(4, time_limit=100), HERE)

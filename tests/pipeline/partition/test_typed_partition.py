@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, NotFoundError
 from support.covering import examples
 from support.graphs import random_adjacency, store_graph
-from support.partitions import rows_sent
+from support.partitions import cover_sent, rows_sent
 from support.typed_dense import dense_union, ingest_kept, typed_problems
 from support.typed_tables import TypedProblem, random_problem
 
@@ -43,6 +44,19 @@ def test_the_figures_of_every_method_are_those_of_the_union(
     for each in graph.types:
         own = part[each.first : each.first + each.count]
         assert quality["vertices_per_type"][each.name] == np.bincount(own, minlength=4).tolist()
+
+
+@pytest.mark.parametrize("replicate", [(), ("country",)])
+def test_passes_lower_the_cover_of_the_union(catalog: Catalog, tmp_path: Path, replicate: tuple[str, ...]) -> None:
+    dataset = catalog.create("shop")
+    graph = ingest_kept(random_problem(1, 400), dataset, tmp_path / "tables")
+    plain = PartitionOptions(4, "random", 0.1, exchange="cover", reverse=True, replicate=replicate)
+    before, after = (partition_graph(dataset, graph, each, HERE) for each in (plain, replace(plain, cover_passes=8)))
+    union, _ = dense_union(graph, "both", replicate)
+    for partition in (before, after):
+        assert partition.quality["volume_cover_total"] == cover_sent(union, partition.part(), 4).sum()
+    assert after.quality["volume_cover_total"] < 0.95 * before.quality["volume_cover_total"]
+    assert after.quality["imbalance"] <= max(0.1, before.quality["imbalance"]) + 1e-9
 
 
 @pytest.mark.parametrize("reverse", [False, True])

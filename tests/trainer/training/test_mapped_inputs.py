@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
@@ -36,6 +38,8 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     catalog = Catalog(tmp_path_factory.mktemp("inputs") / "catalog")
     problem("directed", 60, 240, symmetric=False).store(catalog, *RANKS)
     problem("large", 20_000, 40_000, symmetric=True).store(catalog, 1)
+    feature = np.random.default_rng(0).standard_normal((60, 150)).astype(np.float32)
+    replace(problem("wide", 60, 240, symmetric=False), feature=feature).store(catalog, 1, 2)
     return catalog
 
 
@@ -61,6 +65,29 @@ def test_losses_have_the_bits_of_features_in_memory(catalog: Catalog, tmp_path: 
         assert disk["test_accuracy"] == memory["test_accuracy"], case
     # The files have no name, so nothing is left of them.
     assert not [path for path in catalog["directed"].path.iterdir() if path.is_file() and path.name.startswith("tmp")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_what_is_kept_of_some_columns_at_a_time_has_the_same_bits(catalog: Catalog, tmp_path: Path, model: str) -> None:
+    """Three ranges of columns, the last of which is narrow."""
+    cases = [(ranks, inputs) for ranks in (1, 2) for inputs in ("memory", "disk")]
+    configs = [
+        _config(catalog, ranks, inputs, f"wide-{model}", dataset="wide", model=model, hidden=(8,))
+        for ranks, inputs in cases
+    ]
+    results = train_all(tmp_path, configs)
+    for memory, disk in zip(results[::2], results[1::2], strict=True):
+        assert disk["loss"] == memory["loss"]
+
+
+def test_wide_features_are_multiplied_within_the_memory_of_an_epoch(tmp_path: Path) -> None:
+    """Rows of 2,000 bytes, of which 256 are multiplied at a time."""
+    catalog, wide = Catalog(tmp_path / "catalog"), problem("wide", 20_000, 40_000, symmetric=True)
+    replace(wide, feature=np.ones((20_000, 500), np.float32)).store(catalog, 1)
+    plan = project_training(_config(catalog, 1, "disk", "plan", dataset="wide"))
+    assert plan.mapped_bytes == 20_000 * 500 * 4
+    assert plan.workspace_memory < plan.mapped_bytes / 2
 
 
 def test_a_run_goes_on_with_the_features_elsewhere(catalog: Catalog) -> None:

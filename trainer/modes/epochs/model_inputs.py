@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
     from gnnloom.trainer.loader.typed import TypedViews
+
+#: Fewest columns of mapped features that are multiplied at a time: fewer use a small part of each page.
+_LEAST_COLUMNS: Final = 64
 
 
 class ModelInputs(ABC):
@@ -173,16 +176,30 @@ class MappedInputs(FeaturesOnDisk):
         if not self._is_cached:
             return Inputs(feature.tensor)
         with torch.no_grad():
-            kept = model.keep(feature.tensor)
-        # Some models keep the features as they are.
-        if kept.value is feature.tensor:
-            return kept
+            return self._kept(model, feature)
+
+    def _kept(self, model: Model, feature: MappedRows | UnbackedRows) -> Inputs:
+        """What the model keeps, made of some columns at a time: as many as the widest hidden layer has."""
+        width, of_features = model.options.dims[0], False
+        step, product = max(_LEAST_COLUMNS, *model.options.dims[1:-1]), None
+        for start in range(0, width, step):
+            columns = slice(start, min(start + step, width))
+            kept = model.keep(feature.tensor[:, columns])
+            # Some models keep the features as they are.
+            if not kept.propagated:
+                break
+            if product is None:
+                what = "the adjacency times the features"
+                product = self._mapped(model, what, (len(kept.value), width))
+            product.write(slice(None), kept.value, columns)
+            of_features = kept.own is not None
+            # Before the next columns take the memory of these.
+            del kept
+        if product is None:
+            return Inputs(feature.tensor)
         # The product was made from them.
-        together(comm, feature.check)
-        rows_kept, width = kept.value.shape
-        product = self._mapped(model, "the adjacency times the features", (rows_kept, width))
-        product.write(slice(None), kept.value)
-        return replace(kept, value=product.tensor)
+        together(model.operator.grid.comm, feature.check)
+        return Inputs(product.tensor, propagated=True, own=feature.tensor if of_features else None)
 
     def _mapped(self, model: Model, what: str, shape: tuple[int, int]) -> MappedRows | UnbackedRows:
         """Zeros of the dtype of features, in a file that is checked while it is used. Collective."""

@@ -129,7 +129,7 @@ def partition_command(
     stored = dataset.any_graph(graph_key(dataset, graph, links))
     if plan:
         options.check_graph(stored)
-        wanted = (options.model, options.directions, options.batches)
+        wanted = (options.model, options.directions, options.batches, options.exchange, options.cover_passes)
         with open_cluster(cluster) as opened:
             matrix, _ = partitioned_matrix(dataset, stored, options, opened)
         projections = project_methods(matrix, options.parts, options.memory_limit, cluster.memory, *wanted)

@@ -18,7 +18,7 @@ from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.links.projection import link_phases, num_edges, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, partition_counts, project_methods
-from gnnloom.pipeline.partition.partitioner import PartitionWorkload
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload, with_cover_passes
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.projection import ShardNeeds, grid_needs, known_work, row_needs
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
@@ -260,15 +260,17 @@ class StageInputs:
                 model=options.model,
                 directions=options.directions,
                 batches=options.batches,
+                exchange=options.exchange,
+                cover_passes=options.cover_passes,
             )
             return next(each for each in found if (each.method, each.preset) == (options.method, options.preset))
         directions = 2 if options.directions == "both" and not self.graph.symmetric else 1
         workload = PartitionWorkload(
             self.graph.num_vertices, self.graph.nnz, self.graph.symmetric, options.parts, options.model, directions,
-            options.batches, memory,
+            options.batches, memory, exchange=options.exchange, cover_passes=options.cover_passes,
         )  # fmt: skip
         preset = next(each for each in options.partitioner.presets if each.name == options.preset)
-        cost = options.partitioner.cost(workload, preset)
+        cost = with_cover_passes(options.partitioner.cost(workload, preset), workload)
         return MethodProjection(
             options.method, options.preset, options.model, cost.memory, cost.disk, cost.cpu_seconds, fits=True,
             chosen=cost.chosen,

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.methods.kaminpar import KAMINPAR
 from gnnloom.pipeline.partition.methods.metis import METIS
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.native import run as native
 from gnnloom.pipeline.partition.native.guard import check_problem, native_weights
+from gnnloom.pipeline.partition.native.ka_min_par import KAMINPAR
 from gnnloom.pipeline.partition.native.program import NATIVE_LIMIT, PartitionRequest
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from support.hypergraphs import as_graph, partition, ring
