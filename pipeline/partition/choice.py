@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gnnloom.pipeline.partition.cover_cost import cover_seconds
 from gnnloom.pipeline.partition.native.ka_min_par import KAMINPAR
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.program import NativeProgram
-from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Preset, Structure, cover_seconds
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Preset, Structure
 from gnnloom.pipeline.partition.settings import EXCHANGES
 from gnnloom.storage.wording import counted
 

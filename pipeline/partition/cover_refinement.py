@@ -12,15 +12,15 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.cover_cost import cover_refinement_memory, most_changes
 from gnnloom.pipeline.partition.measure.balance import asked_limit
 from gnnloom.pipeline.partition.model.adjacency_graph import aligned_rows
-from gnnloom.pipeline.partition.model.cover_moves import PATH_ENTRIES, Around, Matchings, match_all, move_vertices
+from gnnloom.pipeline.partition.model.cover_moves import Around, Matchings, match_all, move_vertices
 from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
 from gnnloom.pipeline.partition.model.moves import cooling, shuffled
 from gnnloom.pipeline.partition.native.guard import check_memory
 from gnnloom.pipeline.partition.partitioner import PartitionProblem
 from gnnloom.pipeline.partition.settings import PartitionSettings
-from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -29,8 +29,6 @@ LOGGER = logging.getLogger("gnnloom.pipeline")
 
 #: Loss that the first pass accepts with a chance of about 1/e, in rows or sums.
 _HEAT = 1.0
-#: Bytes for each vertex and each node, and for each change that a tried move writes down.
-_VERTEX_BYTES, _NODE_BYTES, _CHANGE_BYTES = 48, 44, 24
 #: A pass without heat that gains less than one row in this many is the last.
 _TOO_FEW = 1000
 
@@ -74,19 +72,6 @@ def check_cover_memory(graph: Graph, options: PartitionSettings) -> None:
     check_memory(what, needed, options.memory_limit, "leave out --cover-passes, or use more memory")
 
 
-def cover_refinement_memory(num_vertices: int, nnz: int, parts: int, *, is_symmetric: bool) -> int:
-    """Return the bytes that cover refinement holds in one process."""
-    sides = 1 if is_symmetric else 2
-    entries = (2 * index_dtype(sides * num_vertices).itemsize + 4) * sides * nnz
-    of_nodes = (_VERTEX_BYTES + sides * _NODE_BYTES) * num_vertices
-    return BASE_MEMORY + entries + of_nodes + _CHANGE_BYTES * _most_changes(min(parts, num_vertices), sides)
-
-
-def _most_changes(parts: int, sides: int) -> int:
-    """The most changes of a move: a path in each pair of parts that it leaves or joins, with two changes a step."""
-    return 4 * sides * parts * (PATH_ENTRIES + 3)
-
-
 def _state(problem: PartitionProblem, part: NDArray[np.int32]) -> Matchings:
     """The nodes, their neighbors and parts, and no matchings yet."""
     graph, n = problem.graph, problem.graph.num_vertices
@@ -118,7 +103,7 @@ def _state(problem: PartitionProblem, part: NDArray[np.int32]) -> Matchings:
         parent=np.empty(num_nodes, ids),
         stack=np.empty(num_nodes, ids),
         # Pages that stay untouched take no memory.
-        changes=np.empty((_most_changes(problem.options.parts, len(matrices)), 3), np.int64),
+        changes=np.empty((most_changes(problem.options.parts, len(matrices)), 3), np.int64),
         counter=np.zeros(2, np.int64),
     )
 

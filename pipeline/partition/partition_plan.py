@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnloom.pipeline.partition.choice import MOST_PINS
+from gnnloom.pipeline.partition.cover_cost import with_cover_passes
 from gnnloom.pipeline.partition.measure.quality import MeasurePlan
 from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.multilevel.plan import boundary_phases, method_phases
 from gnnloom.pipeline.partition.multilevel.ways import measure_structure
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
-from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure, with_cover_passes
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure
 from gnnloom.pipeline.partition.settings import EXCHANGES, check_parts
 from gnnloom.pipeline.partition.stage import store_phase
 from gnnloom.pipeline.partition.stochastic.batch_partition import expected_phases

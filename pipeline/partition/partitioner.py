@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Processor seconds to start interpreters and load libraries.
 START_SECONDS = 2.0
-#: Processor seconds of a pass of cover refinement for a million entries, measured on power-law graphs.
-_COVER_PASS_SECONDS = 0.65
 
 
 @dataclass(frozen=True)
@@ -123,22 +121,6 @@ class MethodCost:
     disk: int
     cpu_seconds: float
     chosen: str = ""
-
-
-def cover_seconds(workload: PartitionWorkload) -> float:
-    """Processor seconds of the passes of cover refinement."""
-    return _COVER_PASS_SECONDS * workload.cover_passes * workload.num_entries / 1e6
-
-
-def with_cover_passes(cost: MethodCost, workload: PartitionWorkload) -> MethodCost:
-    """The cost of a method, and of the passes of cover refinement that follow."""
-    if not workload.cover_passes or workload.parts in {1, workload.num_vertices}:
-        return cost
-    from gnnloom.pipeline.partition.cover_refinement import cover_refinement_memory  # noqa: PLC0415 - imports numba
-
-    num_vertices, nnz = workload.num_vertices, workload.nnz
-    memory = cover_refinement_memory(num_vertices, nnz, workload.parts, is_symmetric=workload.symmetric)
-    return replace(cost, memory=max(cost.memory, memory), cpu_seconds=cost.cpu_seconds + cover_seconds(workload))
 
 
 def cost_of_one_pass(workload: PartitionWorkload, preset: Preset) -> MethodCost:

@@ -36,7 +36,7 @@ class MappedRows:
         self.tensor = tensor_over(self.recorded.values, dtype)
 
     def write(self, rows: Rows, values: Tensor, columns: slice = slice(None)) -> None:
-        """Write some rows, or columns of these, each number once; see :meth:`RecordedArray.write`."""
+        """Write some rows, or some of their columns, each number once; see :meth:`RecordedArray.write`."""
         self.recorded.write(rows, as_array(values), columns)
 
     def check(self) -> None:

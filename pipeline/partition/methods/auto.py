@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, Way, choose
+from gnnloom.pipeline.partition.cover_cost import with_cover_passes
 from gnnloom.pipeline.partition.multilevel.cost import FEW_PASSES, MULTILEVEL_PRESETS, multilevel_cost
 from gnnloom.pipeline.partition.partitioner import (
     START_SECONDS,
@@ -14,7 +15,6 @@ from gnnloom.pipeline.partition.partitioner import (
     PartitionProblem,
     PartitionWorkload,
     Preset,
-    with_cover_passes,
 )
 from gnnloom.pipeline.partition.settings import QUALITY_METHOD
 

@@ -13,7 +13,8 @@ import scipy.sparse
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.partition import cover_refinement
-from gnnloom.pipeline.partition.cover_refinement import cover_refinement_memory, refine_cover
+from gnnloom.pipeline.partition.cover_cost import cover_refinement_memory
+from gnnloom.pipeline.partition.cover_refinement import refine_cover
 from gnnloom.pipeline.partition.measure.balance import asked_limit
 from gnnloom.pipeline.partition.model.cover_moves import move_vertices
 from gnnloom.pipeline.partition.options import PartitionOptions

@@ -179,7 +179,7 @@ class MappedInputs(FeaturesOnDisk):
             return self._kept(model, feature)
 
     def _kept(self, model: Model, feature: MappedRows | UnbackedRows) -> Inputs:
-        """What the model keeps, made of some columns at a time: as many as the widest hidden layer has."""
+        """The inputs that the model keeps, made of a range of columns at a time, as wide as the widest hidden layer."""
         width, of_features = model.options.dims[0], False
         step, product = max(_LEAST_COLUMNS, *model.options.dims[1:-1]), None
         for start in range(0, width, step):
@@ -193,7 +193,7 @@ class MappedInputs(FeaturesOnDisk):
                 product = self._mapped(model, what, (len(kept.value), width))
             product.write(slice(None), kept.value, columns)
             of_features = kept.own is not None
-            # Before the next columns take the memory of these.
+            # Before the next columns take its memory.
             del kept
         if product is None:
             return Inputs(feature.tensor)

@@ -17,8 +17,9 @@ from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.links.projection import link_phases, num_edges, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
+from gnnloom.pipeline.partition.cover_cost import with_cover_passes
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, partition_counts, project_methods
-from gnnloom.pipeline.partition.partitioner import PartitionWorkload, with_cover_passes
+from gnnloom.pipeline.partition.partitioner import PartitionWorkload
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.projection import ShardNeeds, grid_needs, known_work, row_needs
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
