@@ -6,7 +6,7 @@ SCALE ?= full
 
 .PHONY: install demo test test-slow test-long test-browser lint typecheck fuzz soak kills changes flips sanitize docs wheel bench-ingest bench-partition \
 	bench-algorithms bench-spmm bench-epoch bench-sampling bench-loader bench-links bench-propagate bench-modes bench-minibatch bench-startup \
-	bench-plan bench-exclusion bench-exchange bench-evaluation bench-memory papers-shape mag-shape clean
+	bench-plan bench-exclusion bench-exchange bench-evaluation bench-memory papers-shape mag-shape wheel-versions clean
 
 install: .venv/warm
 

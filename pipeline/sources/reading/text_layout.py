@@ -297,8 +297,8 @@ def likely_separator(location: str, line: bytes, decimal: str = ".") -> bytes:
         len(others) > 1 and all(_DECIMAL.fullmatch(each) for each in others if b"," in each)
     )
     present = {
-        # Hive writes this character, which no other text has.
-        b"\x01": b"\x01" in text,
+        # Hive writes this character. No other text has it, but files of bytes do.
+        b"\x01": b"\x01" in text and b"\0" not in text,
         # NCBI puts a tab on both sides of a bar.
         b"\t": b"\t" in text and b"\t|\t" not in text,
         b",": b"," in text and not is_decimal,
