@@ -47,7 +47,7 @@ _SHOWN: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
+class LazyClass:
     """The part of a descriptor whose class is imported only where it is used.
 
     Attributes:

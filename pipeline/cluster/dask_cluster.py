@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from gnnloom.pipeline.cluster.dask_tasks import Prepared, prepare, run_task, sent_once
+from gnnloom.pipeline.cluster.dask_tasks import SentItems, prepare, run_task, sent_once
 from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import LaunchError
 from gnnloom.storage.machine_memory import memory_text
@@ -46,7 +46,7 @@ class DaskCluster:
         with sent_once(self._client, prepared):
             yield from self._run(function, prepared)
 
-    def _run(self, function: Callable[[Item], Result], prepared: Prepared) -> Iterator[Result]:
+    def _run(self, function: Callable[[Item], Result], prepared: SentItems) -> Iterator[Result]:
         from distributed import KilledWorker  # noqa: PLC0415 - takes a second to import
 
         futures = self._client.map(

@@ -36,7 +36,7 @@ ATTEMPTS, FIRST_PAUSE = 3, 1.0
 
 
 @dataclass(frozen=True)
-class Prepared:
+class SentItems:
     """Items as they are sent.
 
     Attributes:
@@ -60,13 +60,13 @@ class _Slim:
     name: str
 
 
-def prepare(function: Callable[[Item], Any], items: Sequence[Item]) -> Prepared:
+def prepare(function: Callable[[Item], Any], items: Sequence[Item]) -> SentItems:
     """Choose the keys of the tasks, and take out large fields that all items have in common."""
     # Tasks work by writing files: the same task must run again, so its key must be new.
     call = uuid.uuid4().hex[:8]
     keys = [f"{task_name(function, item, number)}-{call}" for number, item in enumerate(items)]
     common, name = _common_fields(items), f"gnnloom-{call}"
-    return Prepared(
+    return SentItems(
         [_Slim(_with(item, dict.fromkeys(common)), name) for item in items] if common else items, keys, common, name
     )
 
@@ -107,7 +107,7 @@ def _with(item: Item, values: Mapping[str, Any]) -> Item:
 
 
 @contextmanager
-def sent_once(client: Client, prepared: Prepared) -> Iterator[None]:
+def sent_once(client: Client, prepared: SentItems) -> Iterator[None]:
     """Have every worker, also one that starts later, hold the common fields during the block."""
     if not prepared.common:
         yield

@@ -21,9 +21,9 @@ from gnnloom.pipeline.links.edge_keys import open_matrix
 from gnnloom.pipeline.links.message_graph import find_columns, more_rows
 from gnnloom.pipeline.links.pair_arrays import PairArray
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.section_rows import SectionRows
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles, records_of
@@ -313,7 +313,7 @@ def _held_out(
 
 
 def _sorted(
-    some: Gathered, num_vertices: int
+    some: SectionRows, num_vertices: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
     """Rows, columns, lists and numbers, by row, column and list."""
     row, column, code, number = some.position, *(some.column(name) for name in ("column", "list", "number"))
@@ -323,7 +323,7 @@ def _sorted(
     return row[order], column[order], code[order], number[order]
 
 
-def _check_memory(task: AnswerTask, some: Gathered) -> None:
+def _check_memory(task: AnswerTask, some: SectionRows) -> None:
     most = LOOKED_UP + (working_memory(task.memory) - task.needs.memory) // _PAIR_BYTES
     if some.num_rows > most:
         raise BudgetError(

@@ -19,9 +19,9 @@ from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.matrix_sort.blocks import CHUNK_VERTICES, block_aside
 from gnnloom.pipeline.matrix_sort.sort_plan import degree_phase
 from gnnloom.pipeline.shuffle.columns import Column
-from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.section_rows import SectionRows
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, working_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
@@ -161,7 +161,7 @@ def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_K
                 yield _Kept(found[keep], weight, first, counts)
 
 
-def _check_memory(task: MessageBlockTask, held: Gathered) -> None:
+def _check_memory(task: MessageBlockTask, held: SectionRows) -> None:
     most = HELD_ENTRIES + (working_memory(task.memory) - task.needs.memory) // _HELD_BYTES
     if held.num_rows > most:
         raise BudgetError(
@@ -191,7 +191,7 @@ def block_memory(num_rows: int, entry_bytes: int) -> int:
     return _ROW_BYTES * num_rows + RANGE_BYTES + entries + _HELD_BYTES * HELD_ENTRIES + WRITING_BYTES
 
 
-def _by_row(held: Gathered, num_vertices: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _by_row(held: SectionRows, num_vertices: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(num_rows + 1,) int64 where the held-out columns of each row of a range begin, and the columns, ascending."""
     first, stop = held.positions
     if not held.num_rows:

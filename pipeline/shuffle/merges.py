@@ -10,9 +10,9 @@ import numpy as np
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
-from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
 from gnnloom.pipeline.shuffle.runs import RunLayout, RunWriter, Section
+from gnnloom.pipeline.shuffle.section_rows import SectionRows, in_steps
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.format.artifact import TaskOutput
 from gnnloom.storage.matrix.ranges import Span
@@ -82,7 +82,7 @@ def _write(lane: LaneWriter, task: MergeTask, sections: Sequence[Section]) -> Ru
     return layout
 
 
-def _put_one_position(writer: RunWriter, found: Gathered, position: int, rows: int) -> None:
+def _put_one_position(writer: RunWriter, found: SectionRows, position: int, rows: int) -> None:
     """Write the rows of one position, which may be more than memory has room for: they follow each other run by run."""
     writer.put_index(np.full(found.num_rows, position), np.array([rows]))
     for column in found.columns:

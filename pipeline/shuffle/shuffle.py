@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, OpenFiles, writable
 from gnnloom.pipeline.shuffle.columns import Column, lengths_of
-from gnnloom.pipeline.shuffle.gathered import Gathered, in_steps
 from gnnloom.pipeline.shuffle.run_list import LaneRuns, RunList
 from gnnloom.pipeline.shuffle.runs import Index, RunLayout, RunWriter, Section, SortedRun
+from gnnloom.pipeline.shuffle.section_rows import SectionRows, in_steps
 from gnnloom.storage.format.artifact import TaskOutput, TaskRecord
 from gnnloom.storage.matrix.ranges import range_of
 
@@ -180,15 +180,15 @@ class ShuffledRows:
         found = [run.section((start, stop)) for run in self._runs(start, stop)]
         return [section for section in found if section.num_rows]
 
-    def read(self, start: int, stop: int) -> Gathered:
+    def read(self, start: int, stop: int) -> SectionRows:
         """The same rows, by position; rows of one position are in the order in which they were routed.
 
         Raises:
             DamagedWorkError: a file is damaged.
         """
-        return Gathered(self._shuffle.columns, self.sections(start, stop), (start, stop))
+        return SectionRows(self._shuffle.columns, self.sections(start, stop), (start, stop))
 
-    def steps(self, most_bytes: int, start: int = 0, stop: int | None = None) -> Iterator[Gathered]:
+    def steps(self, most_bytes: int, start: int = 0, stop: int | None = None) -> Iterator[SectionRows]:
         """The rows with positions from ``start`` to ``stop``, by default all, some positions at a time.
 
         They exceed ``most_bytes`` only if they have a single position.

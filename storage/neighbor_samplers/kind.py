@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gnnloom.storage.descriptors import Placed
+from gnnloom.storage.descriptors import LazyClass
 
 #: The fan-out that takes all neighbors.
 ALL: Final = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborSamplerKind(Placed):
+class NeighborSamplerKind(LazyClass):
     """The descriptor of a way to draw some entries of each row of a matrix.
 
     The forecast of memory takes a row for as long as its fan-out, so no row may be longer.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gnnloom.storage.descriptors import Placed
+from gnnloom.storage.descriptors import LazyClass
 from gnnloom.storage.option import Option
 
 #: Kinds of batches that a stochastic partition can be made for.
@@ -27,7 +27,7 @@ def _of_batch_size(options: Mapping[str, Any], num_vertices: int, nnz: int) -> t
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplerKind(Placed):
+class SamplerKind(LazyClass):
     """The descriptor of a sampler of subgraphs.
 
     Attributes:

@@ -22,7 +22,7 @@ _SHARE: Final = 0.8
 
 
 @dataclass(frozen=True)
-class Planned:
+class PropagationPlan:
     """The plan of all ranks.
 
     Attributes:
@@ -55,7 +55,7 @@ def propagation_of(config: PropagateConfig) -> Propagation:
 
 def plan_of(
     config: PropagateConfig, shards: RowShards, sizes: Sequence[RankSizes], memory: int, threads: int
-) -> Planned:
+) -> PropagationPlan:
     """The plan for row shards.
 
     Args:
@@ -74,7 +74,7 @@ def plan_of(
 
 def plan_for(
     config: PropagateConfig, num_vertices: int, num_columns: int, sizes: Sequence[RankSizes], memory: int, threads: int
-) -> Planned:
+) -> PropagationPlan:
     """The plan for sizes, of shards that need not exist.
 
     Args:
@@ -95,7 +95,7 @@ def plan_for(
         matrices=what.matrices,
         threads=threads,
     )
-    return Planned(plan, sizes, num_vertices, num_columns, len(what.stored))
+    return PropagationPlan(plan, sizes, num_vertices, num_columns, len(what.stored))
 
 
 def of_this_machine(config: PropagateConfig) -> tuple[int, int]:

@@ -19,7 +19,7 @@ SMOOTHING: Final = "smoothing"
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredPredictions:
     """The requested predictions that a run already has.
 
     Attributes:
@@ -35,7 +35,7 @@ class Found:
     lacks_smoothing: bool = False
 
 
-def look_up(run: Run, config: PredictConfig) -> Found:
+def look_up(run: Run, config: PredictConfig) -> StoredPredictions:
     """Whether a run's predictions belong to the checkpoint and hold everything that the configuration asks for.
 
     Everything is read once and compared with its digests: damaged predictions are made again.
@@ -55,12 +55,12 @@ def look_up(run: Run, config: PredictConfig) -> Found:
             if run.has_predictions_of(epoch, "embedding" if wanted else None):
                 run.predictions().verify()
                 is_all = smoothing == stored
-                return Found(epoch if is_all else 0, embeds, smoothing, lacks_smoothing=not is_all)
+                return StoredPredictions(epoch if is_all else 0, embeds, smoothing, lacks_smoothing=not is_all)
     except CorruptError as error:
         logger.warning("predicting again: %s", error)
         # The damaged file may be the one that says whether there are embeddings.
         embeds = embeds or (run.predictions_path / "embedding").is_dir()
-    return Found(0, embeds, smoothing)
+    return StoredPredictions(0, embeds, smoothing)
 
 
 def stored_smoothing(run: Run, epoch: int) -> SmoothingConfig:

@@ -28,7 +28,7 @@ from gnnloom.trainer.place.place import Place
 PACKED: Final = np.dtype(np.float32)
 
 
-class Packed(Protocol):
+class RowFile(Protocol):
     """Some rows in a temporary file."""
 
     @property
@@ -131,7 +131,7 @@ class StoredRows:
     def _has_negative(self, start: int, stop: int) -> bool:
         return any((self._feature.read(*piece) < 0).any() for piece in _pieces(start, stop, self._feature.chunk_rows))
 
-    def packed(self, rows: NDArray[np.int64]) -> Packed:
+    def packed(self, rows: NDArray[np.int64]) -> RowFile:
         """Some rows in a temporary file.
 
         Args:

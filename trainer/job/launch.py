@@ -31,7 +31,7 @@ from gnnloom.trainer.config.continuation import OpenedRun, Start, find_start, ru
 from gnnloom.trainer.config.fields import named_code
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.propagate_config import PropagateConfig
-from gnnloom.trainer.config.propagation_plan import Planned, of_this_machine, plan_of
+from gnnloom.trainer.config.propagation_plan import PropagationPlan, of_this_machine, plan_of
 from gnnloom.trainer.config.propagation_plan import summary as summary_of_steps
 from gnnloom.trainer.config.stored_predictions import look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -181,7 +181,7 @@ def _stored_summary(run: Run, config: PredictConfig) -> dict[str, Any] | None:
     return summary(run, epoch) if epoch else None
 
 
-def prepare_propagation(config: PropagateConfig) -> tuple[Path, Planned]:
+def prepare_propagation(config: PropagateConfig) -> tuple[Path, PropagationPlan]:
     """Check everything about a propagation that can be checked before ranks are started.
 
     Returns:

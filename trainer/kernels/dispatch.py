@@ -41,7 +41,7 @@ from gnnloom.trainer.kernels.without_values import UnreadRows, place_without_val
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.contract import (
     RUN_COLUMNS,
-    Attended,
+    AttentionInputs,
     ColumnScale,
     EdgeSoftmax,
     Progress,
@@ -55,7 +55,7 @@ from gnnloom.trainer.place.contract import (
 from gnnloom.trainer.place.place import Place
 
 __all__ = [
-    "Attended",
+    "AttentionInputs",
     "ColumnScale",
     "Dropout",
     "EdgeSoftmax",

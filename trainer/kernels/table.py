@@ -31,7 +31,7 @@ from gnnloom.trainer.place.place import Kernels, Place
 from gnnloom.trainer.place.threads import Threads
 
 
-class Compiled:
+class CpuKernels:
     """Kernels of the CPU: in C, and in numba for pairs and random numbers. See :class:`Kernels`.
 
     Modules that import numba are imported where they are needed: it takes 0.4 s and 60 MB.
@@ -97,7 +97,7 @@ def _product_of_block(threads: Threads, block: CSR, dtype: torch.dtype) -> Spars
     return CSparseProduct(best_library(), listed_rows(block), threads, dtype)
 
 
-_COMPILED: Final = Compiled()
+_COMPILED: Final = CpuKernels()
 
 
 def kernels_of(place: Place) -> Kernels:

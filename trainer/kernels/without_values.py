@@ -15,7 +15,7 @@ from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.trainer.kernels.unperformed import Unwritten
 from gnnloom.trainer.place.contract import (
     HUB_ENTRIES,
-    Attended,
+    AttentionInputs,
     HeadsPass,
     RowPass,
     RowReader,
@@ -97,7 +97,7 @@ class UnperformedSoftmax:
 
     def gradients(self, *given: Any) -> None:
         """Take the memory of the sums that ranges of columns or rows form apart, and of the sums of hubs in float64."""
-        result: Attended = given[2]
+        result: AttentionInputs = given[2]
         if self.is_dynamic:
             # The parts, once more as they are added up, and their total before and after.
             self._place.empty((2 * num_vector_ranges(self.nnz) + 2, *result.source.shape), torch.float64)

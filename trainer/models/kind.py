@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gnnloom.storage.descriptors import Placed
+from gnnloom.storage.descriptors import LazyClass
 from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, STREAMS
 
@@ -83,7 +83,7 @@ def _same_work(work: ModelWork, options: Mapping[str, Any]) -> ModelWork:  # noq
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelKind(Placed):
+class ModelKind(LazyClass):
     """A model that can be chosen.
 
     The module that holds it must not import torch.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from gnnloom.storage.descriptors import Placed
+from gnnloom.storage.descriptors import LazyClass
 from gnnloom.storage.option import Option
 from gnnloom.trainer.algorithms.algorithm import STREAMS
 
@@ -185,7 +185,7 @@ _OF_ADJACENCY: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModeKind(Placed):
+class ModeKind(LazyClass):
     """A mode that can be chosen: what an epoch of training computes.
 
     Attributes:

@@ -18,7 +18,7 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.traffic import SPMM, Traffic
 from gnnloom.trainer.data.target_edges import ExcludedEntries
 from gnnloom.trainer.kernels.dispatch import (
-    Attended,
+    AttentionInputs,
     EdgeSoftmax,
     Progress,
     SoftmaxGradient,
@@ -103,7 +103,7 @@ class Attending:
         self.begun: tuple[SoftmaxState, Tensor | None] | None = None
         self.gradient: SoftmaxGradient | None = None
 
-    def begin(self, own: Attended) -> Tensor:
+    def begin(self, own: AttentionInputs) -> Tensor:
         """Sum over the rank's own columns.
 
         Args:
@@ -115,7 +115,7 @@ class Attending:
         result: Tensor = _Own.apply(self, *own)  # type: ignore[no-untyped-call]
         return result
 
-    def finish(self, begun: Tensor, halo: Attended) -> Tensor:
+    def finish(self, begun: Tensor, halo: AttentionInputs) -> Tensor:
         """Add the halo's contribution, and normalize.
 
         Args:
@@ -136,7 +136,7 @@ class _Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, *tensors: Tensor) -> Tensor:
         attention, place = step.attention, step.attention.place
-        own = Attended(*(place.contiguous(tensor.detach()) for tensor in tensors))
+        own = AttentionInputs(*(place.contiguous(tensor.detach()) for tensor in tensors))
         num_rows, (_, heads, dim) = len(own.target), own.values.shape
         # Without halo columns, the sums of a row are complete before they leave the registers.
         output = place.empty((num_rows, heads, dim), own.values.dtype) if attention.halo.nnz == 0 else None
@@ -155,14 +155,14 @@ class _Own(torch.autograd.Function):
         with ctx.step.attention.traffic.timing(SPMM):
             softmax, place, gradient = ctx.step.attention.own, ctx.step.attention.place, ctx.step.gradient
             ctx.step.gradient = None
-            return None, *_gradients(softmax, Attended(*ctx.saved_tensors), gradient, place, ctx.step.progress)
+            return None, *_gradients(softmax, AttentionInputs(*ctx.saved_tensors), gradient, place, ctx.step.progress)
 
 
 class _Halo(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, step: Attending, _: Tensor, *tensors: Tensor) -> Tensor:
         place = step.attention.place
-        halo = Attended(*(place.contiguous(tensor.detach()) for tensor in tensors))
+        halo = AttentionInputs(*(place.contiguous(tensor.detach()) for tensor in tensors))
         begun, step.begun = step.begun, None
         if begun is None:
             raise ValueError("attention: call begin once, then finish once")
@@ -180,7 +180,7 @@ class _Halo(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *saved, maximum, total, output = ctx.saved_tensors
-        halo, place = Attended(*saved), ctx.step.attention.place
+        halo, place = AttentionInputs(*saved), ctx.step.attention.place
         gradient, is_dynamic = place.contiguous(gradient), ctx.step.attention.halo.is_dynamic
         rows = place.empty((len(maximum), 3 if is_dynamic else 4, maximum.shape[1]), maximum.dtype)
         if not is_dynamic:
@@ -198,9 +198,9 @@ class _Halo(torch.autograd.Function):
 
 
 def _gradients(
-    softmax: EdgeSoftmax, given: Attended, gradient: SoftmaxGradient, place: Place, progress: Progress = None
-) -> Attended:
+    softmax: EdgeSoftmax, given: AttentionInputs, gradient: SoftmaxGradient, place: Place, progress: Progress = None
+) -> AttentionInputs:
     """Gradients through the columns of one pattern."""
-    result = Attended(*(place.like(tensor) for tensor in given))
+    result = AttentionInputs(*(place.like(tensor) for tensor in given))
     softmax.gradients(given, gradient, result, progress)
     return result

@@ -181,7 +181,7 @@ class CoverExchange(HaloExchange):
         return pack
 
 
-class Exchanged(Protocol):
+class ExchangedMatrix(Protocol):
     """A matrix whose rows, or sums, a rank exchanges with the others."""
 
     def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -207,7 +207,7 @@ class ExchangedRows:
         self._sent: list[NDArray[np.int64]] = []
         self._awaited: list[NDArray[np.int64]] = []
 
-    def add(self, matrix: Exchanged) -> None:
+    def add(self, matrix: ExchangedMatrix) -> None:
         """Add the rows of a matrix. Communicates nothing."""
         if self._comm.size == 1:
             return

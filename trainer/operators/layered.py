@@ -29,7 +29,7 @@ from gnnloom.trainer.operators.whole_rows import AXIS, RowProduct, WholeRows
 from gnnloom.trainer.place.place import Place
 
 
-class Layered(WholeRows):
+class LayeredOperator(WholeRows):
     """Every rank multiplies with the blocks of a batch of its own.
 
     The rows of a layer's input are the leading vertices of the batch; its output has fewer. A sum over

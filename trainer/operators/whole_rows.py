@@ -147,7 +147,7 @@ class _Product(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class Unformed:
+class RecomputedOutput:
     """A hidden layer's output relu(Q W + b), perhaps after dropout, that is formed from Q whenever it is needed.
 
     Attributes:
@@ -165,7 +165,7 @@ class Unformed:
     spends: bool
 
 
-def recomputed_product(hidden: Unformed, weight: Tensor, grid: ProcessGrid) -> Tensor:
+def recomputed_product(hidden: RecomputedOutput, weight: Tensor, grid: ProcessGrid) -> Tensor:
     """A hidden layer's output times a weight; differentiable. Communicates nothing.
 
     The output itself is never whole in memory: it is formed some rows at a time, in both passes (Chen, Xu,
@@ -189,7 +189,7 @@ class _Recomputed(torch.autograd.Function):
         first: Tensor,
         bias: Tensor | None,
         second: Tensor,
-        hidden: Unformed,
+        hidden: RecomputedOutput,
         grid: ProcessGrid,
     ) -> Tensor:
         ctx.save_for_backward(rows, first, bias, second)

@@ -22,7 +22,7 @@ from gnnloom.storage.sampling.layered import whole_rows
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.models.networks.model import Model
-from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.operators.layered import LayeredOperator
 from gnnloom.trainer.passes.evaluation import Source
 from gnnloom.trainer.passes.passes import run_passes
 from gnnloom.trainer.passes.program import layer_output
@@ -63,7 +63,7 @@ def layerwise_scores(model: Model, source: Source) -> Tensor:
     """
     graph, features, owner = together(source.comm, lambda: _map(model, source))
     own = LocalNumbers.of(model.operator.layout(0).vertex)
-    operator = Layered(source.comm, model.num_layers, source.normalization, model.place)
+    operator = LayeredOperator(source.comm, model.num_layers, source.normalization, model.place)
     layers = (_Layer(model, graph, own.ascending, operator, layer) for layer in range(model.num_layers))
     return run_passes(layers, features, own, owner, model.operator.grid, source.dataset.path)
 
@@ -78,7 +78,7 @@ class _Layer:
     """See :class:`gnnloom.trainer.passes.passes.Layer`."""
 
     def __init__(
-        self, model: Model, graph: WholeGraph, vertices: NDArray[np.int64], operator: Layered, layer: int
+        self, model: Model, graph: WholeGraph, vertices: NDArray[np.int64], operator: LayeredOperator, layer: int
     ) -> None:
         """Cut the rank's vertices into ranges.
 

@@ -14,7 +14,7 @@ from gnnloom.storage.machine_memory import available_memory, memory_text
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.passes.column_blocks import COLUMNS, PART_BYTES, even_width
-from gnnloom.trainer.passes.program import Multiply, Program, Stored
+from gnnloom.trainer.passes.program import Multiply, Program, StepMatrix
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
@@ -84,7 +84,7 @@ class WorkingBytes:
     fixed: int
     exchanged: int
     operand: int
-    products: tuple[Stored, ...]
+    products: tuple[StepMatrix, ...]
     range_rows: int
 
     @classmethod
@@ -133,14 +133,14 @@ class WorkingBytes:
             )
         return width // COLUMNS * COLUMNS if width > COLUMNS else width
 
-    def widest_block(self, width: int) -> Stored:
+    def widest_block(self, width: int) -> StepMatrix:
         """Widest block of the products, as written to disk.
 
         Args:
             width: most columns of a block.
         """
         blocks = (replace(product, dim=even_width(product.dim, width)) for product in self.products)
-        return max(blocks, key=lambda block: block.dim, default=Stored(0))
+        return max(blocks, key=lambda block: block.dim, default=StepMatrix(0))
 
 
 def settle(

@@ -45,7 +45,7 @@ class WantedShape:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StepMatrix:
     """A matrix between two steps: its columns, and whether it has the dtype of sums rather than of features."""
 
     dim: int
@@ -129,7 +129,7 @@ class Program:
 
     dims: Sequence[int]
     steps: Sequence[Step]
-    matrices: Sequence[Stored]
+    matrices: Sequence[StepMatrix]
     freed: Sequence[Sequence[int]]
     range_row_bytes: int
 
@@ -149,7 +149,7 @@ def write_program(model: Model, operator: RangeOperator) -> Program:
 class _Writer:
     def __init__(self, model: Model, wanted: Sequence[Sequence[WantedShape]]) -> None:
         self._model, self._wanted = model, wanted
-        self.matrices = [Stored(model.options.dims[0])]
+        self.matrices = [StepMatrix(model.options.dims[0])]
 
     def steps(self) -> list[Step]:
         """A pass, then a product and a pass until no layer asks for another product."""
@@ -191,7 +191,7 @@ class _Writer:
         return not (model.keeps_product and (layer == 0 or model.reuses_memory))
 
     def _new(self, dim: int, *, is_sums: bool = False) -> int:
-        self.matrices.append(Stored(dim, is_sums))
+        self.matrices.append(StepMatrix(dim, is_sums))
         return len(self.matrices) - 1
 
 
@@ -260,7 +260,7 @@ def run_rows(
     return rows, None
 
 
-def _row_bytes(model: Model, operator: RangeOperator, step: RunLayers, matrices: Sequence[Stored]) -> float:
+def _row_bytes(model: Model, operator: RangeOperator, step: RunLayers, matrices: Sequence[StepMatrix]) -> float:
     """Bytes of the tensors that a pass has at a time for each row of a range, counted with rows of zeros."""
     place, count = operator.place, _COUNTED_ROWS
     with (live := LiveBytes(count)):

@@ -239,7 +239,7 @@ class SparseProduct(Protocol):
         ...
 
 
-class Attended(NamedTuple):
+class AttentionInputs(NamedTuple):
     """Inputs of attention, or their gradients.
 
     Attributes:
@@ -313,7 +313,7 @@ class EdgeSoftmax(Protocol):
 
     def accumulate(
         self,
-        given: Attended,
+        given: AttentionInputs,
         state: SoftmaxState,
         output: Tensor | None = None,
         *,
@@ -331,7 +331,7 @@ class EdgeSoftmax(Protocol):
         ...
 
     def gradients(
-        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress = None
+        self, given: AttentionInputs, gradient: SoftmaxGradient, result: AttentionInputs, progress: Progress = None
     ) -> None:
         """Write the gradients of what the columns have, and this pattern's part of the gradients of the rest.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gnnloom.storage.descriptors import Placed
+from gnnloom.storage.descriptors import LazyClass
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.option import Option
 
@@ -67,7 +67,7 @@ def judge_of(figures: Sequence[Figure]) -> Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Placed):
+class Task(LazyClass):
     """Task of a training run.
 
     Attributes:

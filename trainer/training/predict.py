@@ -26,7 +26,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.continuation import OpenedRun, predicting_checkpoint
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
-from gnnloom.trainer.config.stored_predictions import SMOOTHING, Found, look_up, summary
+from gnnloom.trainer.config.stored_predictions import SMOOTHING, StoredPredictions, look_up, summary
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import FEATURES, OwnRowShard
 from gnnloom.trainer.layout.vertex_arrays import VertexArrayPiece, write_vertex_arrays
@@ -74,7 +74,9 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         return result
 
 
-def _predicted(comm: Communicator, dataset: Dataset, run: Run, config: PredictConfig, found: Found) -> dict[str, Any]:
+def _predicted(
+    comm: Communicator, dataset: Dataset, run: Run, config: PredictConfig, found: StoredPredictions
+) -> dict[str, Any]:
     """Compute the missing predictions of a run; returns the summary. Collective."""
 
     def alike(opened: OpenedRun) -> Alike:
@@ -139,19 +141,21 @@ def _check_smoothing(session: Session) -> None:
         )
 
 
-def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Found:
+def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> StoredPredictions:
     """Find the requested predictions that a run already has, the same on every rank. Collective.
 
     Raises:
         CollectiveError: the run's configuration is not valid.
     """
     # Rank 0 looks for all, since ranks that disagree would wait for each other.
-    found = together(comm, lambda: look_up(run, config) if comm.rank == 0 else Found(0, False, config.smoothing))
+    found = together(
+        comm, lambda: look_up(run, config) if comm.rank == 0 else StoredPredictions(0, False, config.smoothing)
+    )
     content = json.dumps(dataclasses.asdict(found)).encode()
     length = int(comm.gather_numbers([len(content)])[0, 0])
     first = json.loads(broadcast_bytes(comm, content, length, 0))
     smoothing = SmoothingConfig.of_facts(first["smoothing"])
-    return Found(first["epoch"], first["embeds"], smoothing, first["lacks_smoothing"])
+    return StoredPredictions(first["epoch"], first["embeds"], smoothing, first["lacks_smoothing"])
 
 
 def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bool) -> bool:
@@ -186,7 +190,7 @@ _AMPLE: Final = 8
 _FIXED: Final = 128 << 20
 
 
-def _write_from_disk(session: Session, config: PredictConfig, epoch: int, wanted: Found) -> Report:
+def _write_from_disk(session: Session, config: PredictConfig, epoch: int, wanted: StoredPredictions) -> Report:
     """Predict from disk, and write the predictions to the run. Collective."""
     run, norm = session.opened.run, session.config.data.feature_norm
     if norm == "auto" and run.is_finished:
@@ -233,7 +237,7 @@ def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig)
     return read_checkpoint(folder, epoch or None, share=(comm.rank, comm.size), counter=opened.counter)
 
 
-def write_predictions(session: Session, inputs: Inputs, epoch: int, wanted: Found) -> None:
+def write_predictions(session: Session, inputs: Inputs, epoch: int, wanted: StoredPredictions) -> None:
     """Run the model without dropout and write its predictions to the run. Collective.
 
     Args:

@@ -22,7 +22,7 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.watchdog import WAITING, Watch
 from gnnloom.trainer.config.propagate_config import PropagateConfig
-from gnnloom.trainer.config.propagation_plan import Planned, free_memory, plan_of, propagation_of, summary
+from gnnloom.trainer.config.propagation_plan import PropagationPlan, free_memory, plan_of, propagation_of, summary
 from gnnloom.trainer.data.open_shards import ROW_SHARDS
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.memory import RankSizes
@@ -87,7 +87,7 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
         return summary(Artifact(writer.path)) | {"reused": False}
 
 
-def _agreed_plan(comm: Communicator, config: PropagateConfig, shard: RowShard, threads: int) -> Planned:
+def _agreed_plan(comm: Communicator, config: PropagateConfig, shard: RowShard, threads: int) -> PropagationPlan:
     """The plan for all ranks, the same on each. Collective."""
     sizes, memory = RankSizes.of(shard), config.memory
     if memory is None:

@@ -133,7 +133,7 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
         InputError: the samples do not fit the run, or the shards lack features.
     """
     # It transposes blocks with numba, which only training on batches should load.
-    from gnnloom.trainer.operators.layered import Layered  # noqa: PLC0415
+    from gnnloom.trainer.operators.layered import LayeredOperator  # noqa: PLC0415
 
     config = opened.config
     samples, num_features = None, shards.shards.num_features
@@ -151,7 +151,7 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
     else:
         check_stored(shards.shard, "feature")
     options = config.options_of_model(num_features, num_outputs)
-    operator = Layered(comm, len(options.pairs), config.model.normalization, place)
+    operator = LayeredOperator(comm, len(options.pairs), config.model.normalization, place)
     operator.rest(shards.shard.vertex())
     return Share(options, operator, shards.shard, BatchInputs(shards.shard, config.data.feature_norm, samples))
 

@@ -36,7 +36,7 @@ _LARGEST_FACTOR: Final = 1000.0
 
 
 @dataclass(frozen=True)
-class Smoothed:
+class SmoothedPredictions:
     """Smoothed predictions of this rank's rows.
 
     Attributes:
@@ -65,7 +65,7 @@ def objective_of(session: Session) -> Classes:
     return objective
 
 
-def smooth(session: Session, scores: Tensor, config: SmoothingConfig) -> Smoothed:
+def smooth(session: Session, scores: Tensor, config: SmoothingConfig) -> SmoothedPredictions:
     """Smooth the predictions of a run. Collective.
 
     Args:
@@ -95,7 +95,7 @@ def smooth(session: Session, scores: Tensor, config: SmoothingConfig) -> Smoothe
         found = smoothing.of_labels() if soft is None else smoothing.of_scores(soft)
         figures |= {f"{SMOOTHED}{name}": value for name, value in metrics(found).items()}
         arrays = {f"{SMOOTHED}{name}": array for name, array in objective.predict(layout, found).items()}
-    return Smoothed(layout, arrays, figures)
+    return SmoothedPredictions(layout, arrays, figures)
 
 
 def _operator(session: Session, num_classes: int) -> Operator:

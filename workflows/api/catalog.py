@@ -471,9 +471,9 @@ class Run:
         """
         from gnnloom.trainer.job.ranks import ranks_of_job
         from gnnloom.workflows.interop.given_vertices import are_texts, find_vertices
-        from gnnloom.workflows.interop.scored_pairs import Wanted, ids_as_text, targets_here, targets_of
+        from gnnloom.workflows.interop.scored_pairs import PairRequest, ids_as_text, targets_here, targets_of
 
-        Wanted(top=k).check(self._stored)
+        PairRequest(top=k).check(self._stored)
         source, target = self.dataset.end_ids(links_of_run(self.dataset, self._stored))
         code = self.code(model=model, decoder=decoder)
         given = find_vertices(source, "vertices", vertices) if are_texts(vertices) else np.asarray(vertices)

@@ -24,7 +24,7 @@ from gnnloom.workflows.api.options.predict_options import PredictOptions, predic
 from gnnloom.workflows.api.options.train_options import train_options, training_fields
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.given_vertices import read_pairs
-from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
+from gnnloom.workflows.interop.scored_pairs import PairRequest, found_targets, ranks_found, scored_pairs, wanted_sources
 from gnnloom.workflows.interop.tables import Table, check_file, first_rows, frame_of, write_table
 from gnnloom.workflows.interop.transfer import Elsewhere, transferred
 
@@ -196,14 +196,14 @@ def predict(
         for name, value in options.items()
     }
     found = Run.open(run, catalog) if isinstance(run, str) else run
-    own, of_graph, of_pairs, smoothing = split_fields(given, PredictOptions, Elsewhere, Wanted)
+    own, of_graph, of_pairs, smoothing = split_fields(given, PredictOptions, Elsewhere, PairRequest)
     code = found.code(model=own.get("model"), decoder=own.get("decoder"))
     named = {name: each for name, each in code.items() if each is not None}
     asked = PredictOptions(**{**own, **code})
     if own.get("model") or own.get("decoder"):
         found = Run(found.dataset, found.name, named)
     there = None if on is None else as_dataset(on, found.dataset.path.parent).name
-    wanted, other = Wanted(**of_pairs), Elsewhere(on=there, **plain_values(of_graph))
+    wanted, other = PairRequest(**of_pairs), Elsewhere(on=there, **plain_values(of_graph))
     frames: list[pd.DataFrame] = []
     take = None if asked.out is not None else lambda table: frames.append(frame_of(table))
     with ranks_of_job("gnnloom predict") as here:
@@ -221,7 +221,7 @@ def predict_run(
     find: Callable[[], tuple[StoredDataset, StoredRun]],
     options: PredictOptions,
     smoothing: Mapping[str, Any],
-    wanted: Wanted,
+    wanted: PairRequest,
     elsewhere: Elsewhere,
     say: Callable[[StoredDataset, StoredRun], None] | None = None,
     take: Callable[[Table], None] | None = None,

@@ -48,7 +48,7 @@ def _place_pieces() -> None:
     """Place rows and lists that were read in pieces, and find where ranges of rows begin."""
     from gnnloom.pipeline.shards.rows.row_entries import place_rows
     from gnnloom.pipeline.shards.rows.row_numbers import begin_ranges
-    from gnnloom.pipeline.shuffle.gathered import place_elements
+    from gnnloom.pipeline.shuffle.section_rows import place_elements
 
     ones, number = np.ones(1, np.int64), np.zeros(1, np.int64)
     pieces = np.zeros(1, np.uint8)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PairRequest:
     """Request for predictions of pairs.
 
     Attributes:
@@ -208,7 +208,7 @@ def top_pairs(
     from gnnloom.trainer.training.best_targets import best_targets, found_pairs
     from gnnloom.trainer.training.pair_scores import PairScorer
 
-    Wanted(top=count).check(run)
+    PairRequest(top=count).check(run)
     with PairScorer.open(dataset, run, decoder=decoder) as scorer:
         ends = dataset.end_ids(scorer.links)
         sources = find_vertices(ends[0], "vertices", vertices)

@@ -28,7 +28,7 @@ from gnnloom.workflows.recipe.sections import PropagateSection, SamplesSection
 
 
 @dataclass(frozen=True)
-class Found:
+class RecipeFacts:
     """Facts for finding a stage's output: the recipe, and the keys of the stages before.
 
     Attributes:
@@ -42,7 +42,7 @@ class Found:
     keys: Mapping[str, str]
     restart: bool = False
 
-    def with_key(self, name: str, key: str) -> Found:
+    def with_key(self, name: str, key: str) -> RecipeFacts:
         """The same after one more stage that makes an artifact."""
         return replace(self, keys={**self.keys, name: key})
 

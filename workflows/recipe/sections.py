@@ -23,7 +23,7 @@ from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import FEATURES
 from gnnloom.trainer.modes.registry import MODES
-from gnnloom.workflows.interop.scored_pairs import Wanted
+from gnnloom.workflows.interop.scored_pairs import PairRequest
 from gnnloom.workflows.interop.tables import check_file
 
 #: Least bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
@@ -258,10 +258,10 @@ class PredictSection(Config):
             raise InputError("top_of: also give top, the number of targets per vertex")
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> PairRequest:
         """The pairs to score, or the targets to find; false if there are none."""
         pairs, of = (None if each is None else Path(each) for each in (self.pairs, self.top_of))
-        return Wanted(pairs, self.top, of, self.header)
+        return PairRequest(pairs, self.top, of, self.header)
 
 
 @dataclass(frozen=True, kw_only=True)

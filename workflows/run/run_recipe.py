@@ -27,9 +27,9 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.interop.export import write_predictions
 from gnnloom.workflows.interop.given_vertices import read_pairs
-from gnnloom.workflows.interop.scored_pairs import Wanted, found_targets, ranks_found, scored_pairs, wanted_sources
+from gnnloom.workflows.interop.scored_pairs import PairRequest, found_targets, ranks_found, scored_pairs, wanted_sources
 from gnnloom.workflows.interop.tables import write_table
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.stages.predict import predicted_run, prediction
 from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RankSettings, Stage
@@ -149,12 +149,12 @@ def write_output(assignment: Assignment, ranks: Ranks) -> None:
         ranks.on_first(lambda: _write_targets(found, folder, config, out))
 
 
-def _sources(found: Found, wanted: Wanted) -> NDArray[np.int64] | None:
+def _sources(found: RecipeFacts, wanted: PairRequest) -> NDArray[np.int64] | None:
     """(num_sources,) vertices whose best targets a recipe wants; None for all."""
     return wanted_sources(*predicted_run(found), wanted.of)
 
 
-def _write_targets(found: Found, folder: Path, config: PredictConfig, out: Path) -> None:
+def _write_targets(found: RecipeFacts, folder: Path, config: PredictConfig, out: Path) -> None:
     with found_targets(*predicted_run(found), folder, config.decoder) as table:
         write_table(table, out)
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
 from gnnloom.pipeline.shards.grid.grid_vertex_plan import Bucket, Types, VertexPlan, row_bytes
 from gnnloom.pipeline.shards.grid.part_order import Order
-from gnnloom.pipeline.shuffle.gathered import Gathered
 from gnnloom.pipeline.shuffle.runs import Index
+from gnnloom.pipeline.shuffle.section_rows import SectionRows
 from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
@@ -172,7 +172,7 @@ def _reader(task: WriteBucketTask, shuffle: Shuffle, files: OpenFiles) -> Callab
 
     # Most arrays of a bucket have the same range.
     @lru_cache(maxsize=1)
-    def gathered(start: int, stop: int) -> Gathered:
+    def gathered(start: int, stop: int) -> SectionRows:
         found = rows.read(start, stop)
         if found.num_rows != stop - start:
             raise CorruptError(

@@ -10,7 +10,7 @@ import pytest
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.predict import prediction
 
@@ -23,7 +23,7 @@ def trained(**options: Any) -> TrainConfig:
 def test_an_mpi_job_predicts_with_all_that_chooses_the_shards() -> None:
     config = trained(algorithm="summa", grid=(4, 1), threads=3)
     recipe = SimpleNamespace(predict=PredictSection.of(embeddings=True, smooth="correct", correct_scale=3.0))
-    found = cast("Found", SimpleNamespace(recipe=recipe, config=config))
+    found = cast("RecipeFacts", SimpleNamespace(recipe=recipe, config=config))
     expected = PredictConfig.of(
         catalog="c",
         dataset="cora",

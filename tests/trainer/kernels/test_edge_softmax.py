@@ -19,7 +19,7 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.kernels.c import library
 from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax
 from gnnloom.trainer.kernels.dispatch import edge_softmax, head_sums, softmax_state
-from gnnloom.trainer.place.contract import Attended, EdgeSoftmax, SoftmaxGradient
+from gnnloom.trainer.place.contract import AttentionInputs, EdgeSoftmax, SoftmaxGradient
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import Threads
 from support.covering import examples
@@ -117,7 +117,7 @@ def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
     state = softmax_state(torch.full(shape, torch.nan, dtype=source.dtype), rows, case.heads, place)
     output = torch.full(shape, torch.nan, dtype=values.dtype)
     for begins, (softmax, part) in zip((True, False), patterns, strict=True):
-        given = Attended(values[part], source if case.dynamic else source[part], target)
+        given = AttentionInputs(values[part], source if case.dynamic else source[part], target)
         softmax.accumulate(given, state, None if begins else output, begins=begins, progress=None)
     along = head_sums(gradient, output, place)
     scores = [] if case.dynamic else [target]
@@ -125,8 +125,8 @@ def _computed(case: Case, number: int, num_threads: int) -> list[Tensor]:
     of_values, of_source, of_target = torch.empty_like(values), torch.zeros_like(source), torch.zeros_like(target)
     for softmax, part in patterns:
         of_scores, partly = (torch.full_like(tensor, torch.nan) for tensor in (source, target))
-        given = Attended(values[part], source if case.dynamic else source[part], target)
-        softmax.gradients(given, of_rows, Attended(of_values[part], of_scores[: len(given.source)], partly))
+        given = AttentionInputs(values[part], source if case.dynamic else source[part], target)
+        softmax.gradients(given, of_rows, AttentionInputs(of_values[part], of_scores[: len(given.source)], partly))
         # A vector has parts of both patterns, and a column's score one.
         of_source[slice(None) if case.dynamic else part] += of_scores[: len(given.source)]
         of_target += partly
@@ -214,8 +214,8 @@ def test_weights_are_exponentials_to_two_units_in_the_last_place(dtype: torch.dt
     for chosen in library.all_libraries():
         softmax = CEdgeSoftmax(chosen, _csr(np.ones((1, count), bool)), 1.0, Place())
         weight, of_source, of_target = torch.empty_like(values), torch.empty_like(source), rows[:, 0].clone()
-        result = Attended(weight, of_source, of_target)
-        softmax.gradients(Attended(values, source, rows[:, 0]), SoftmaxGradient(rows, gradient), result)
+        result = AttentionInputs(weight, of_source, of_target)
+        softmax.gradients(AttentionInputs(values, source, rows[:, 0]), SoftmaxGradient(rows, gradient), result)
         exact = np.exp(source.numpy().astype(np.longdouble)).ravel()
         units = np.abs(weight.numpy().ravel() - exact) / np.spacing(exact.astype(weight.numpy().dtype))
         assert units.max() <= 2
@@ -229,13 +229,13 @@ def test_scores_that_are_not_finite_do_not_pass_silently(number: int) -> None:
     target[1], target[2] = torch.nan, -torch.inf
     # All columns are seen at once, so no weighted sums are kept.
     state, output = softmax_state(torch.empty((0, 1, 8)), 3, 1, Place()), torch.empty((3, 1, 8))
-    softmax.accumulate(Attended(values, source, target), state, output)
+    softmax.accumulate(AttentionInputs(values, source, target), state, output)
     assert torch.equal(output[0], torch.ones((1, 8)))
     assert output[1:].isnan().all()
     # Columns with a score of minus infinity have no weight.
     source[2:] = -torch.inf
     values[2:] = 7
-    softmax.accumulate(Attended(values, source, torch.zeros((3, 1))), state, output)
+    softmax.accumulate(AttentionInputs(values, source, torch.zeros((3, 1))), state, output)
     assert torch.equal(output, torch.ones((3, 1, 8)))
 
 
@@ -281,9 +281,9 @@ def test_operands_of_another_dtype_or_layout_are_refused() -> None:
     values, scores = torch.ones((3, 2, 4)), torch.ones((3, 2))
     state = softmax_state(torch.ones((3, 2, 4)), 3, 2, Place())
     with pytest.raises(ValueError, match=r"attention:"):
-        softmax.accumulate(Attended(values, scores.double(), scores), state)
+        softmax.accumulate(AttentionInputs(values, scores.double(), scores), state)
     with pytest.raises(ValueError, match="attention: values are"):
-        softmax.accumulate(Attended(values.transpose(0, 1), scores, scores), state)
+        softmax.accumulate(AttentionInputs(values.transpose(0, 1), scores, scores), state)
 
 
 def test_ranges_of_columns_are_as_many_for_any_number_of_threads() -> None:

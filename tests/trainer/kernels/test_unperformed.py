@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from gnnloom.storage import CSR
 from gnnloom.trainer.kernels.dispatch import (
-    Attended,
+    AttentionInputs,
     SoftmaxGradient,
     Unperformed,
     Unwritten,
@@ -102,7 +102,7 @@ def test_kernels_leave_their_outputs_alone_and_gradients_have_shapes() -> None:
         scores = values[:, :, 0].contiguous()
         state = softmax_state(values, ROWS, 1, place)
         softmax = edge_softmax(pattern, 0.2, place)
-        attended, result = (Attended(each, scores, scores) for each in (values, out.view(ROWS, 1, DIM)))
+        attended, result = (AttentionInputs(each, scores, scores) for each in (values, out.view(ROWS, 1, DIM)))
         softmax.accumulate(attended, state, result.values)
         rows = place.empty((ROWS, 4, 1), values.dtype)
         softmax.gradients(attended, SoftmaxGradient(rows, values), result)
@@ -126,7 +126,7 @@ def test_the_sums_of_hubs_are_taken_in_a_rehearsal_too(dynamic: bool) -> None:
             torch.ones(heads, dim) if dynamic else torch.ones(columns, heads),
         )
         target = torch.ones(rows, heads, dim) if dynamic else torch.ones(rows, heads)
-        given, result = (Attended(values.clone(), source.clone(), target.clone()) for _ in range(2))
+        given, result = (AttentionInputs(values.clone(), source.clone(), target.clone()) for _ in range(2))
         numbers = torch.ones(rows, 3 if dynamic else 4, heads)
         softmax.gradients(given, SoftmaxGradient(numbers, torch.ones(rows, heads, dim)), result)
         return place.workspace.nbytes

@@ -17,7 +17,7 @@ from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.traffic import Traffic
 from gnnloom.trainer.operators.attention import Attending, Attention
 from gnnloom.trainer.operators.halo import Arrival, HaloFetch
-from gnnloom.trainer.place.contract import Attended
+from gnnloom.trainer.place.contract import AttentionInputs
 from gnnloom.trainer.place.place import Place
 from support.array_memory import tracing_arrays
 
@@ -51,7 +51,7 @@ def _attend(
     target: torch.Tensor,
 ) -> torch.Tensor:
     step = Attending(attention)
-    return step.finish(step.begin(Attended(own, source, target)), Attended(halo, halo_source, target))
+    return step.finish(step.begin(AttentionInputs(own, source, target)), AttentionInputs(halo, halo_source, target))
 
 
 def _given(dtype: torch.dtype, scale: float) -> list[torch.Tensor]:
@@ -192,9 +192,9 @@ def test_the_exchange_is_hidden_behind_the_own_columns_forward_and_backward(monk
     step = Attending(attention, fetch.progress)
     begun = fetch.begin(values)
     own = values.view(ROWS, 1, DIM).expand(ROWS, HEADS, DIM)
-    attended = step.begin(Attended(own, own.sum(2), own.sum(2)))
+    attended = step.begin(AttentionInputs(own, own.sum(2), own.sum(2)))
     halo = fetch.finish(begun).view(HALO, 1, DIM).expand(HALO, HEADS, DIM)
-    step.finish(attended, Attended(halo, halo.sum(2), own.sum(2))).sum().backward()  # type: ignore[no-untyped-call]
+    step.finish(attended, AttentionInputs(halo, halo.sum(2), own.sum(2))).sum().backward()  # type: ignore[no-untyped-call]
     assert events == [
         "rows leave",
         "own sums",

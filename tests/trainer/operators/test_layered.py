@@ -15,7 +15,7 @@ from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS
-from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.operators.layered import LayeredOperator
 from gnnloom.trainer.place.place import Place
 from support.dense import normalized
 from support.dense_models import DenseModel
@@ -42,11 +42,11 @@ def all_neighbors(adjacency: Any, *, weighted: bool = False) -> LayeredBatch:
     return layered_batch(graph, sampler.sample(1, 2))
 
 
-def build(kind: str, **options: Any) -> tuple[Model, Layered]:
+def build(kind: str, **options: Any) -> tuple[Model, LayeredOperator]:
     """A model over an operator that has no batch yet."""
     place = Place(torch.float64)
     normalization = NORMALIZATION[kind]
-    operator = Layered(LoneCommunicator(), 3, normalization, place)
+    operator = LayeredOperator(LoneCommunicator(), 3, normalization, place)
     given = ModelOptions(DIMS, **options)
     dropout = Dropout(0.0, 0, place)
     return MODELS[kind].load()(operator, given, dropout, 3), operator
@@ -82,7 +82,7 @@ def test_unlimited_fanouts_give_the_gradient_of_the_whole_graph_for_the_seeds(
 def test_products_of_weighted_rows_are_those_of_the_whole_graph(normalization: str) -> None:
     adjacency = small_graph(weighted=True)
     batch = all_neighbors(adjacency, weighted=True)
-    operator = Layered(LoneCommunicator(), 3, normalization, Place(torch.float64))
+    operator = LayeredOperator(LoneCommunicator(), 3, normalization, Place(torch.float64))
     operator.load(batch)
     whole = normalized(adjacency.toarray(), normalization)
     feature = np.random.default_rng(1).standard_normal((90, 4))
@@ -98,7 +98,7 @@ def test_products_of_sampled_rows_are_unbiased(normalization: str, replace: bool
     adjacency = random_adjacency(60, 1500, 3, symmetric=False)
     graph = in_memory(adjacency)
     sampler = seeded(graph, 0, np.arange(60), [4], 60, replace=replace)
-    operator = Layered(LoneCommunicator(), 1, normalization, Place(torch.float64))
+    operator = LayeredOperator(LoneCommunicator(), 1, normalization, Place(torch.float64))
     feature = np.random.default_rng(1).random((60, 1))
     found = []
     for epoch in range(600):

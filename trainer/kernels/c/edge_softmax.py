@@ -31,7 +31,7 @@ from gnnloom.trainer.kernels.elementwise import add_in_order
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.contract import (
     HUB_ENTRIES,
-    Attended,
+    AttentionInputs,
     Progress,
     SoftmaxGradient,
     SoftmaxState,
@@ -87,7 +87,7 @@ class CEdgeSoftmax:
 
     def accumulate(
         self,
-        given: Attended,
+        given: AttentionInputs,
         state: SoftmaxState,
         output: Tensor | None = None,
         *,
@@ -99,7 +99,7 @@ class CEdgeSoftmax:
         self._attend(given, state, output, begins=begins, slices=slices, progress=progress)
 
     def gradients(
-        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress = None
+        self, given: AttentionInputs, gradient: SoftmaxGradient, result: AttentionInputs, progress: Progress = None
     ) -> None:
         sums, values = [gradient.rows, result.source], [gradient.output, result.values]
         (values if self.is_dynamic else sums).append(result.target)
@@ -110,7 +110,7 @@ class CEdgeSoftmax:
             self._static_gradients(given, gradient, result, progress)
 
     def _static_gradients(
-        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress
+        self, given: AttentionInputs, gradient: SoftmaxGradient, result: AttentionInputs, progress: Progress
     ) -> None:
         # Several columns add to the same row: threads have parts of their own, which are summed in one order.
         ranges, step, of_target = self._sweeps[Sweep.COLUMNS], self._place.threads.num_threads, result.target
@@ -129,7 +129,7 @@ class CEdgeSoftmax:
         of_target[torch.from_numpy(self._hubs)] = total.to(of_target.dtype)
 
     def _dynamic_gradients(
-        self, given: Attended, gradient: SoftmaxGradient, result: Attended, progress: Progress
+        self, given: AttentionInputs, gradient: SoftmaxGradient, result: AttentionInputs, progress: Progress
     ) -> None:
         total = self._place.zeros(result.source.shape, torch.float64)
         for sweep, ranges in self._sweeps.items():
@@ -143,7 +143,7 @@ class CEdgeSoftmax:
             add_in_order(total, parts, self._place)
         result.source.copy_(total)
 
-    def _check(self, given: Attended, sums: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    def _check(self, given: AttentionInputs, sums: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         """Raise ValueError if tensors are of another dtype, or not contiguous."""
         dtype = given.values.dtype
         scores = (given.source,) if self.is_dynamic else given[1:]
@@ -158,7 +158,7 @@ class CEdgeSoftmax:
 
     def _attend(
         self,
-        given: Attended,
+        given: AttentionInputs,
         state: SoftmaxState,
         output: Tensor | None,
         *,
@@ -178,9 +178,9 @@ class CEdgeSoftmax:
     def _sweep(
         self,
         sweep: Sweep,
-        given: Attended,
+        given: AttentionInputs,
         gradient: SoftmaxGradient,
-        result: Attended,
+        result: AttentionInputs,
         ranges: list[RowRange],
         of_hubs: Tensor | None = None,
     ) -> None:
@@ -204,7 +204,9 @@ class CEdgeSoftmax:
             described.of_hubs, described.hub_columns = of_hubs.data_ptr(), self._hub_columns
         self._run(described, ranges)
 
-    def _described(self, given: Attended, step: int, offsets: NDArray[np.int64], ids: NDArray[Any]) -> AttentionStruct:
+    def _described(
+        self, given: AttentionInputs, step: int, offsets: NDArray[np.int64], ids: NDArray[Any]
+    ) -> AttentionStruct:
         _, heads, dim = given.values.shape
         return AttentionStruct(
             offsets=offsets.ctypes.data,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gnnloom.storage.descriptors import Placed
+from gnnloom.storage.descriptors import LazyClass
 from gnnloom.storage.option import Option
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderKind(Placed):
+class DecoderKind(LazyClass):
     """A decoder that can be chosen.
 
     The module that holds it must not import torch.

@@ -20,7 +20,7 @@ from gnnloom.trainer.loader.hops import batch_hops, edge_index, edge_weight, sca
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, forward_names, takes_weights
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output
-from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.operators.layered import LayeredOperator
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.place.place import Place
@@ -231,7 +231,7 @@ def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
     Args:
         weighs: weights are wanted.
     """
-    if isinstance(operator, Layered):
+    if isinstance(operator, LayeredOperator):
         return layered_edges(operator.batch, operator.normalization, operator.place, weighs=weighs)
     assert isinstance(operator, SampledRows)
     rows = operator.batch

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gnnloom.storage.errors import InputError
 from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.kernels.dispatch import Attended, Dropout, add_bias, elu, fork, head_mean, head_scores
+from gnnloom.trainer.kernels.dispatch import AttentionInputs, Dropout, add_bias, elu, fork, head_mean, head_scores
 from gnnloom.trainer.models.networks.model import Inputs, Model, glorot
 from gnnloom.trainer.models.options import HEAD_OPTIONS, ModelOptions
 from gnnloom.trainer.operators.attention import Attending, NeighborRows
@@ -141,7 +141,7 @@ class GAT(Model):
     def _biased(self, values: Tensor, biases: nn.ParameterList, layer: int) -> Tensor:
         return add_bias(values, biases[layer], self.place) if self.options.bias else values
 
-    def _attended(self, values: Tensor, of_targets: Tensor | None, layer: int) -> Attended:
+    def _attended(self, values: Tensor, of_targets: Tensor | None, layer: int) -> AttentionInputs:
         """The values and scores of columns, and of the rows if these are the rank's own.
 
         Args:
@@ -152,12 +152,14 @@ class GAT(Model):
         num_targets = 0 if of_targets is None else self.operator.layout(layer + 1).num_rows
         if not self._is_dynamic:
             target = None if of_targets is None else self.target_attention[layer]
-            return Attended(*head_scores(by_head, self.source_attention[layer], target, num_targets, place))
+            return AttentionInputs(*head_scores(by_head, self.source_attention[layer], target, num_targets, place))
         if of_targets is None:
-            return Attended(by_head, self.attention[layer], by_head[:0])
+            return AttentionInputs(by_head, self.attention[layer], by_head[:0])
         rows = self.operator.align(of_targets, *self.operator.product_layouts(layer), of_targets.shape[1])
         targets = self.operator.transform(rows, self.target_weights[layer], layer)
-        return Attended(by_head, self.attention[layer], self._by_head(self._biased(targets, self.target_biases, layer)))
+        return AttentionInputs(
+            by_head, self.attention[layer], self._by_head(self._biased(targets, self.target_biases, layer))
+        )
 
     def _joined(self, output: Tensor, layer: int) -> Tensor:
         """The layer's output from the output of every head."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.rectified import RectifiedModel
-from gnnloom.trainer.operators.whole_rows import Unformed
+from gnnloom.trainer.operators.whole_rows import RecomputedOutput
 
 
 class GCN(RectifiedModel):
@@ -44,7 +44,7 @@ class GCN(RectifiedModel):
         rows = self.multiplied(given, layer, spends=self.spends_input(layer))
         weight, bias = self.weights[layer], self.bias_columns(self.biases, layer)
         mask = self.mask_before(layer + 1)
-        hidden = Unformed(rows, weight, bias, mask, spends=not given.propagated)
+        hidden = RecomputedOutput(rows, weight, bias, mask, spends=not given.propagated)
         return Inputs(rows, dropped=True, unformed=hidden)
 
     def _is_recomputed(self, layer: int) -> bool:

@@ -54,7 +54,7 @@ from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_
 from gnnloom.trainer.models.networks.norm import build_norms, unit_rows
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
-from gnnloom.trainer.operators.whole_rows import Unformed, recomputed_product
+from gnnloom.trainer.operators.whole_rows import RecomputedOutput, recomputed_product
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.place.place import Place
 
@@ -76,7 +76,7 @@ class Inputs:
     propagated: bool = False
     own: Tensor | None = None
     dropped: bool = False
-    unformed: Unformed | None = None
+    unformed: RecomputedOutput | None = None
 
     @property
     def features(self) -> Tensor:

@@ -38,7 +38,7 @@ from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.modes.epochs.prepared import awaited, features_in_memory, take_steps
 from gnnloom.trainer.modes.neighbor import fanouts
-from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.operators.layered import LayeredOperator
 from gnnloom.trainer.passes.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.passes.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
@@ -61,7 +61,7 @@ class NeighborMode(Mode):
         super().__init__(context)
         comm = context.comm
         self._fanouts = together(comm, lambda: _checked(context))
-        self._operator = Layered(comm, len(self._fanouts), context.normalization, context.place)
+        self._operator = LayeredOperator(comm, len(self._fanouts), context.normalization, context.place)
         self._own = LocalNumbers.of(context.operator.layout(0).vertex)
         self._pairs: RankPairs | None = None
         #: What the steps ask for features.

@@ -30,7 +30,7 @@ from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs, StepInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
-from gnnloom.trainer.operators.layered import Layered
+from gnnloom.trainer.operators.layered import LayeredOperator
 from gnnloom.trainer.operators.p2p import SampledRows
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.passes.evaluation import StatedBytes, can_stream, stated_bytes
@@ -195,7 +195,7 @@ class RehearsedBatches(Mode):
         # Of any epoch, a batch may have more seeds than those that were counted.
         return pairs.loss(batch.pairs, batch.vertices[: max(0, int(self._sizes.rows[-1]) - 1)])
 
-    def _vertex_loss(self, operator: SampledRows | Layered | RowsOnly) -> MaskedLoss:
+    def _vertex_loss(self, operator: SampledRows | LayeredOperator | RowsOnly) -> MaskedLoss:
         """The loss over the labels of a batch, all of which are of the training split."""
         count, label = int(self._sizes.rows[-1]), self.context.labels.label
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
@@ -228,7 +228,7 @@ class RehearsedBatches(Mode):
     def _score_by_layer(self) -> None:
         """Take the memory of one range of rows of each layer; as :mod:`gnnloom.trainer.passes.layerwise` does."""
         context, rows, model = self.context, self._rows, self.context.model
-        operator = Layered(context.comm, model.num_layers, context.normalization, context.place)
+        operator = LayeredOperator(context.comm, model.num_layers, context.normalization, context.place)
         for layer, dim in enumerate(model.options.dims[:-1]):
             # A row gathers its own features, and one row for each of its entries.
             count = min(rows.own, max(1, int(GATHERED / dim / (1 + rows.mean_degree))))
@@ -258,7 +258,7 @@ class RehearsedBatches(Mode):
         """Free the batches that are ahead: after the last epoch, nobody prepares others."""
         self._ahead.clear()
 
-    def _prepared(self) -> SampledRows | Layered | RowsOnly:
+    def _prepared(self) -> SampledRows | LayeredOperator | RowsOnly:
         """The products of a batch."""
         if isinstance(self.context.given, StepInputs):
             return RowsOnly(self._alone, np.zeros(int(self._sizes.rows[0]), np.int64))
@@ -286,7 +286,7 @@ class RehearsedBatches(Mode):
         given = BatchRows(np.zeros(count, np.int64), matrix, transpose, Scaling(factors, factors))
         return SampledRows(grid, given, multiplies=type(context.model).multiplies)
 
-    def _layered(self) -> Layered:
+    def _layered(self) -> LayeredOperator:
         context, sizes = self.context, self._sizes
         rows = [int(each) for each in sizes.rows]
         if context.model.takes_edges:
@@ -298,7 +298,7 @@ class RehearsedBatches(Mode):
                 self._csr(after, before, each)
                 for (before, after), each in zip(pairwise(rows), sizes.nonzeros, strict=True)
             )
-        operator = Layered(context.comm, context.model.num_layers, context.normalization, context.place)
+        operator = LayeredOperator(context.comm, context.model.num_layers, context.normalization, context.place)
         vertices = np.zeros(rows[0], np.int64)
         operator.load(LayeredBatch(vertices, blocks, vertices.copy(), np.ones(rows[0])))
         return operator

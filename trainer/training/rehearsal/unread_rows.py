@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.data.stored_rows import Packed, StoredRows
+from gnnloom.trainer.data.stored_rows import RowFile, StoredRows
 from gnnloom.trainer.place.mapped_rows import UnbackedRows
 from gnnloom.trainer.place.place import Place
 
@@ -24,7 +24,7 @@ class UnreadStoredRows(StoredRows):
     def settled_norm(self, norm: str, comm: Communicator, place: Place) -> str:  # noqa: ARG002
         return "none" if norm == "auto" else norm
 
-    def packed(self, rows: NDArray[np.int64]) -> Packed:
+    def packed(self, rows: NDArray[np.int64]) -> RowFile:
         return _Unpacked(len(rows), self.width)
 
     def ranges(self) -> Iterator[NDArray[np.int64]]:

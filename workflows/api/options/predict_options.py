@@ -9,7 +9,7 @@ from typing import Any
 from gnnloom.storage.option import Group, Option, option, option_field, options_of
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
-from gnnloom.workflows.interop.scored_pairs import Wanted
+from gnnloom.workflows.interop.scored_pairs import PairRequest
 from gnnloom.workflows.interop.transfer import Elsewhere
 
 
@@ -79,5 +79,5 @@ class PredictOptions:
 
 def predict_options() -> dict[str, Option]:
     """The keywords of a prediction by name; the dataset of another graph is an argument."""
-    kinds = (PredictOptions, Elsewhere, Wanted, SmoothingConfig)
+    kinds = (PredictOptions, Elsewhere, PairRequest, SmoothingConfig)
     return {name: each for kind in kinds for name, each in options_of(kind).items() if name != "on"}

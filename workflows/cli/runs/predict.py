@@ -28,7 +28,7 @@ from gnnloom.workflows.cli.terminal.options import (
 from gnnloom.workflows.cli.terminal.output import say_understood, show, show_rows, wants_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 from gnnloom.workflows.formatting import readable
-from gnnloom.workflows.interop.scored_pairs import Wanted
+from gnnloom.workflows.interop.scored_pairs import PairRequest
 from gnnloom.workflows.interop.transfer import Elsewhere
 
 #: Figures of the ranks; there are none if the stored predictions are used.
@@ -43,7 +43,7 @@ _BRIEF_COST = ("ranks", "peak_memory", "path", "out")
 @click_option(Option("run", str, "Run to predict with; NAME/RUN is the same.", group=Group.INPUT))
 @object_option("elsewhere", Elsewhere)
 @object_option("options", PredictOptions)
-@object_option("wanted", Wanted)
+@object_option("wanted", PairRequest)
 @object_option("smoothing", SmoothingConfig)
 @flag_option("quiet", QUIET)
 @json_option
@@ -52,7 +52,7 @@ def predict_command(
     run: str | None,
     elsewhere: Elsewhere,
     options: PredictOptions,
-    wanted: Wanted,
+    wanted: PairRequest,
     smoothing: SmoothingConfig,
     quiet: bool,
 ) -> None:

@@ -40,11 +40,11 @@ from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.grid_variants import stored_variants
 from gnnloom.storage.shards.row_shards import RowShards
-from gnnloom.trainer.config.propagation_plan import Planned, of_this_machine, plan_for, plan_of, propagation_of
+from gnnloom.trainer.config.propagation_plan import PropagationPlan, of_this_machine, plan_for, plan_of, propagation_of
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.propagation.memory import RankSizes, rank_sizes
 from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSizes, RowSizes, ShardSizes, sizes_of
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
 
 #: Classes where neither the recipe nor stored labels say how many there are.
@@ -75,7 +75,7 @@ def projected_ingest(
 class StageInputs:
     """Inputs of every stage. An artifact that does not exist is estimated from the artifacts before it."""
 
-    found: Found
+    found: RecipeFacts
     cluster: ClusterOptions
 
     @property
@@ -333,7 +333,7 @@ class StageInputs:
         return len(mode.steps) or 1 + len(propagation_of(propagation).stored)
 
     @property
-    def propagation(self) -> Planned | None:
+    def propagation(self) -> PropagationPlan | None:
         """Plan of the ranks that propagate; None if the number of columns is not known.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import Final
 
 from gnnloom.storage.errors import IncompleteError, InputError
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.graph import GraphStage
 from gnnloom.workflows.recipe.stages.links import LinksStage, RelationLinksStage
@@ -46,7 +46,7 @@ class RecipeStages:
     """
 
     stages: tuple[Stage, ...]
-    found: Found
+    found: RecipeFacts
 
     @property
     def all_keys(self) -> Mapping[str, str]:
@@ -115,7 +115,7 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Reci
     Raises:
         InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
     """
-    found, stages = Found(recipe, memory, {}, restart), list[Stage]()
+    found, stages = RecipeFacts(recipe, memory, {}, restart), list[Stage]()
     for kind in _TYPED if recipe.relations else _ALL:
         if (key := kind.key(found)) is not None:
             stages.append(Stage(kind, key, kind.is_done(found, key)))

@@ -9,7 +9,7 @@ from gnnloom.pipeline.ingest.stage import graph_key, ingest_graph
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ class GraphStage(Prepares):
 
     name = "graph"
 
-    def key(self, found: Found) -> str:
+    def key(self, found: RecipeFacts) -> str:
         recipe = found.recipe
         with found.named_section("source"):
             return graph_key(recipe.source.open(undirected=recipe.dataset.undirected), recipe.dataset.options())
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         section = found.recipe.dataset
         edges, options = found.recipe.source.open(undirected=section.undirected), section.options()
         # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.

@@ -13,7 +13,7 @@ from gnnloom.pipeline.tasks.phase import count, temporary_bytes
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ class LinksStage(Prepares):
 
     name = "links"
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         links = found.recipe.links
         return None if links is None else links_key(found.keys["graph"], links)
 
-    def is_done(self, found: Found, key: str) -> bool:
+    def is_done(self, found: RecipeFacts, key: str) -> bool:
         # Links are done once the graph without them exists, too.
         return found.has(self.name, key) and found.has("graph", found.with_key(self.name, key).read_graph)
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         if found.recipe.links is not None:
             draw_links(dataset, dataset.graph(found.keys["graph"]), found.recipe.links, cluster)
 
@@ -55,11 +55,11 @@ class RelationLinksStage(Prepares):
 
     name = "links"
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         links = found.recipe.links
         return None if links is None else relation_links_key(found.keys["graph"], links)
 
-    def is_done(self, found: Found, key: str) -> bool:
+    def is_done(self, found: RecipeFacts, key: str) -> bool:
         links = found.recipe.links
         if links is None or links.relation is None:
             return True
@@ -67,7 +67,7 @@ class RelationLinksStage(Prepares):
             "graph", kept_graph_key(found.keys["graph"], key, links.relation)
         )
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         links = found.recipe.links
         if links is not None and links.relation is not None:
             relation = dataset.typed_graph(found.keys["graph"]).relation(links.relation)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ class PartitionStage(Prepares):
 
     name = "partition"
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         partition = found.recipe.partition
         return None if partition is None else partition_key(found.read_graph, partition, found.memory)
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         if found.recipe.partition is not None:
             partition_graph(dataset, dataset.any_graph(found.read_graph), found.recipe.partition, cluster)
 

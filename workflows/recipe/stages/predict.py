@@ -12,7 +12,7 @@ from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.interop.transfer import Elsewhere, graph_without_reverses, plan_transfer, transferred
 from gnnloom.workflows.interop.typed_transfer import other_graph
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
 
@@ -26,10 +26,10 @@ class PredictStage(OnRanks):
     name = "predict"
     makes_artifact = False
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         return None if found.recipe.train is None or found.recipe.predict is None else found.run.name
 
-    def is_done(self, found: Found, key: str) -> bool:  # noqa: ARG002 - the run's name
+    def is_done(self, found: RecipeFacts, key: str) -> bool:  # noqa: ARG002 - the run's name
         # Predictions of an earlier training are stale until the training is done.
         where = elsewhere(found)
         if where.on is not None:
@@ -52,7 +52,7 @@ class PredictStage(OnRanks):
         """
         return dataset.graph(where.graph)
 
-    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
+    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
         if not elsewhere(found):
             ranks.predict(prediction(found))
             return
@@ -88,19 +88,19 @@ class TypedPredictStage(PredictStage):
         return StageNeeds(scratch=0, note="no memory forecast for predictions on a graph with types")
 
 
-def elsewhere(found: Found) -> Elsewhere:
+def elsewhere(found: RecipeFacts) -> Elsewhere:
     """The other graph that a recipe predicts on; false if it predicts on the training graph."""
     section = found.recipe.predict or PredictSection()
     return Elsewhere(section.on, section.graph, section.vertices, section.unknown)
 
 
-def predicted_run(found: Found) -> tuple[Dataset, Run]:
+def predicted_run(found: RecipeFacts) -> tuple[Dataset, Run]:
     """The run that has the predictions of a recipe, with its dataset; made if it is for another graph."""
     dataset, where = found.dataset, elsewhere(found)
     return transferred(dataset, found.run, where, ranks=found.config.algorithm.ranks) if where else (dataset, found.run)
 
 
-def _elsewhere(found: Found, dataset: Dataset, name: str) -> PredictConfig:
+def _elsewhere(found: RecipeFacts, dataset: Dataset, name: str) -> PredictConfig:
     """The prediction with a transferred run."""
     section, config = found.recipe.predict or PredictSection(), found.config
     run = Run.open(dataset, name)
@@ -110,7 +110,7 @@ def _elsewhere(found: Found, dataset: Dataset, name: str) -> PredictConfig:
     return replace(chosen, threads=config.algorithm.threads)
 
 
-def prediction(found: Found) -> PredictConfig:
+def prediction(found: RecipeFacts) -> PredictConfig:
     """The prediction of a recipe, with all that chooses the shards of the training."""
     section, config = found.recipe.predict or PredictSection(), found.config
     return PredictConfig.of_training(

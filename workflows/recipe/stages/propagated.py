@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ class PropagatedStage(OnRanks):
 
     name = "propagated"
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         propagation = found.recipe.propagation
         return None if propagation is None else propagation.key(found.keys["shards"], found.inputs)
 
-    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:
+    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
         scratch = None if settings.scratch is None else str(settings.scratch)
         if found.recipe.propagation is not None:
             ranks.propagate(replace(found.recipe.propagation, shards=found.keys["shards"], scratch=scratch))

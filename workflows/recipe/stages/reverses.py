@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.storage.catalog import Dataset
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ class ReversesStage(Prepares):
 
     name = "transpose"
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         train = found.recipe.train
         return None if train is None or not train.mode.reverse else found.reverses
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         graph = dataset.typed_graph(found.read_graph)
         reverse_relations(dataset, graph, for_few(cluster, graph.nnz))
 

@@ -11,7 +11,7 @@ from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_inp
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class ShardsStage(Prepares):
 
     name = "shards"
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         recipe, partition = found.recipe, found.recipe.partition
         # A recipe with grid shards has a partition only if their permutation follows it.
         if recipe.grid is not None:
@@ -33,7 +33,7 @@ class ShardsStage(Prepares):
             raise InputError(f"{recipe.source_name}: row shards need a partition")
         return row_shards_key(partition.parts, partition.method, found.inputs, recipe.shards.reorder)
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         recipe, key = found.recipe, found.keys.get("partition")
         partition = dataset.partition(key=key) if key is not None else None
         vertices = dataset.vertices(found.keys["vertices"])
@@ -58,7 +58,7 @@ class ShardsStage(Prepares):
 class TypedShardsStage(ShardsStage):
     """Writes the shards of a graph with types, if the recipe has the section."""
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         recipe, partition = found.recipe, found.recipe.partition
         if not recipe.makes_shards:
             return None
@@ -71,7 +71,7 @@ class TypedShardsStage(ShardsStage):
             partition.parts, partition.method, inputs, reverse=partition.reverse, replicate=partition.replicate
         )
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         # The dataset may have other vertex data for the same types.
         data = {name: dataset.vertices(key) for name, key in found.type_vertices.items()}
         if found.recipe.grid is not None:

@@ -14,7 +14,7 @@ from gnnloom.pipeline.tasks.phase import PhaseCount
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -112,14 +112,14 @@ class RecipeStage(ABC):
     makes_artifact: ClassVar[bool] = True
 
     @abstractmethod
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         """Key of the artifact, or name of the run, that a recipe's stage makes; None if the recipe has no such stage.
 
         Raises:
             InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
         """
 
-    def is_done(self, found: Found, key: str) -> bool:
+    def is_done(self, found: RecipeFacts, key: str) -> bool:
         """Whether the stage has made it."""
         return found.has(self.name, key)
 
@@ -132,7 +132,7 @@ class Prepares(RecipeStage):
     """A stage whose tasks run on a cluster, before the ranks begin."""
 
     @abstractmethod
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         """Run the stage; earlier stages may only just have stored what it opens.
 
         Args:
@@ -144,7 +144,7 @@ class OnRanks(RecipeStage):
     """A stage that the ranks run."""
 
     @abstractmethod
-    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:
+    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
         """Run the stage. Collective.
 
         Args:

@@ -10,7 +10,7 @@ from gnnloom.storage.disk.seal import seal_text
 from gnnloom.storage.runs.run import SAVED_RECIPE, sole_writer
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ class TrainStage(OnRanks):
     name = "train"
     makes_artifact = False
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         return None if found.recipe.train is None else found.run.name
 
-    def is_done(self, found: Found, key: str) -> bool:  # noqa: ARG002 - the run's name
+    def is_done(self, found: RecipeFacts, key: str) -> bool:  # noqa: ARG002 - the run's name
         return found.is_trained
 
-    def run(self, found: Found, ranks: Ranks, settings: RankSettings) -> None:
+    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
         # Before the training, which holds the run's lock until it ends.
         ranks.on_first(lambda: save_recipe(found))
         with settings.shown_epochs(found.run, found.config.optimization.epochs) if ranks.is_first else nullcontext():
@@ -57,7 +57,7 @@ class TypedTrainStage(TrainStage):
         return StageNeeds(scratch=0, note=f"{ranks}; no memory forecast for training on a graph with types")
 
 
-def save_recipe(found: Found) -> None:
+def save_recipe(found: RecipeFacts) -> None:
     """Write the resolved recipe into the run's folder.
 
     Raises:

@@ -12,7 +12,7 @@ from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ class TypedGraphStage(Prepares):
 
     name = "graph"
 
-    def key(self, found: Found) -> str:
+    def key(self, found: RecipeFacts) -> str:
         section = found.recipe.dataset
         with found.named_section("relations"):
             return typed_graph_key(found.recipe.tables(), section.options(), section.typed_options())
 
-    def is_done(self, found: Found, key: str) -> bool:
+    def is_done(self, found: RecipeFacts, key: str) -> bool:
         return found.has(self.name, key) and all(
             found.has("vertices", each) for each in found.vertex_data(key).values()
         )
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         section = found.recipe.dataset
         how = section.options(), section.typed_options(), cluster
         # Another recipe may keep another graph in this dataset.

@@ -14,7 +14,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.task_config import TaskConfig
-from gnnloom.workflows.recipe.found import Found
+from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
@@ -27,13 +27,13 @@ class VerticesStage(Prepares):
 
     name = "vertices"
 
-    def key(self, found: Found) -> str | None:
+    def key(self, found: RecipeFacts) -> str | None:
         recipe = found.recipe
         with found.named_section("vertices"):
             identity = recipe.vertices.identity(recipe.source)
         return None if identity is None else vertices_key(identity, found.keys["graph"], recipe.vertices.storing())
 
-    def prepare(self, found: Found, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
         recipe = found.recipe
         graph = dataset.graph(found.keys["graph"])
         source = recipe.vertices.open(recipe.source, graph)

@@ -16,7 +16,7 @@ from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import counted, did_you_mean
 from gnnloom.trainer.config.fields import Config
 from gnnloom.workflows.recipe.toml.text import find_lines
-from gnnloom.workflows.recipe.toml.values import Given, Raw, convert
+from gnnloom.workflows.recipe.toml.values import GivenValue, Raw, convert
 
 Section = TypeVar("Section")
 
@@ -66,7 +66,7 @@ class Document:
     """
 
     name: str
-    sections: Mapping[str, Mapping[str, Given]]
+    sections: Mapping[str, Mapping[str, GivenValue]]
     section_lines: Mapping[str, str]
 
     @classmethod
@@ -93,13 +93,13 @@ class Document:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not valid TOML: {error}; write `key = value`, with text in quotes") from error
         lines = find_lines(text)
-        sections: dict[str, dict[str, Given]] = {}
+        sections: dict[str, dict[str, GivenValue]] = {}
         for section, values in _entries(content, lists):
             where = f"{path}, line {lines.get((section, ''), lines.get(('', section.partition('.')[0]), 1))}"
             if not isinstance(values, dict):
                 raise InputError(f"{where}: {_not_a_section(section, values)}")
             sections[section] = {
-                key: Given(value, f"{path}, line {lines[section, key]}" if (section, key) in lines else where)
+                key: GivenValue(value, f"{path}, line {lines[section, key]}" if (section, key) in lines else where)
                 for key, value in values.items()
             }
         for setting in settings:
@@ -107,7 +107,7 @@ class Document:
             section, key, value = _split_setting(setting)
             if "." in section and section not in sections:
                 raise InputError(f"--set {setting}: the recipe has no [[{section.replace('.', ']] number ')}")
-            sections.setdefault(section, {})[key] = Given(Raw(value), f"--set {setting}")
+            sections.setdefault(section, {})[key] = GivenValue(Raw(value), f"--set {setting}")
         section_lines = {
             section: f"{path}, line {lines.get((section, ''), lines.get(('', section.partition('.')[0]), 1))}"
             for section in sections

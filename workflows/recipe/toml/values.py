@@ -21,7 +21,7 @@ _EXAMPLES = {int: "[16, 16]", str: '["one", "two"]'}
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenValue:
     """A value, along with where it was given: file and line, or option."""
 
     value: Any
@@ -35,7 +35,7 @@ class Raw:
     text: str
 
 
-def convert(given: Given, what: str, hint: Any) -> Any:
+def convert(given: GivenValue, what: str, hint: Any) -> Any:
     """Convert a value to the type of its key.
 
     Args:

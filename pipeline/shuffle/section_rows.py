@@ -18,7 +18,7 @@ from gnnloom.storage.matrix.ranges import Span
 
 
 @dataclass(frozen=True)
-class Gathered:
+class SectionRows:
     """Rows of some sections; each column is read when it is asked for.
 
     Attributes:
@@ -95,7 +95,7 @@ class Gathered:
 
 def in_steps(
     columns: tuple[Column, ...], sections: Sequence[Section], first: int, last: int, most_bytes: int
-) -> Iterator[tuple[int, Gathered]]:
+) -> Iterator[tuple[int, SectionRows]]:
     """Cut the rows of several sections with positions from ``first`` to ``last`` into ranges that fit in memory.
 
     The sections hold the rows of the positions. Rows of one position are not cut.
@@ -113,7 +113,7 @@ def in_steps(
             continue
         span = (first, first + step)
         first += step
-        yield first, Gathered(columns, [section for section in chosen if section.num_rows], span)
+        yield first, SectionRows(columns, [section for section in chosen if section.num_rows], span)
         if num_bytes < most_bytes // 2:
             step *= 2
 
