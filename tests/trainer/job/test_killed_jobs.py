@@ -85,7 +85,7 @@ def test_a_result_that_is_stored_counts_however_the_ranks_end(
     config = _config(catalog, fault.replace(":", "-").lower(), 2)
     monkeypatch.setenv(VARIABLE, fault)
     assert len(launch(config)["loss"]) == 2
-    assert "the result was complete" in caplog.text
+    assert "The result was already complete" in caplog.text
     # What an earlier command stored is not the result of a run that is started over.
     monkeypatch.setenv(VARIABLE, "collective.*:SIGKILL:rank=1:nth=1")
     with pytest.raises(LaunchError, match="killed"):
@@ -109,7 +109,7 @@ def test_a_result_counts_if_the_launcher_is_killed_after_it(
     thread.start()
     assert len(launch(config)["loss"]) == 2
     thread.join()
-    assert "the result was complete" in caplog.text
+    assert "The result was already complete" in caplog.text
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_too_little_memory_is_refused_by_the_plan(tmp_path: Path) -> None:
     ("before", "after", "message"),
     [
         ('mode = "rows"\nmodel = "sign"\n', "", r"net.toml, line 12: \[propagate\] steps: mode full reads no"),
-        ("steps = 2", 'steps = 2\nof = "label"', r"\[propagate\] of: a training reads propagated features"),
+        ("steps = 2", 'steps = 2\nof = "label"', r"\[propagate\] of: training reads propagated features"),
         ("steps = 2", "stepps = 2", "did you mean steps"),
         ("steps = 2", "steps = 0", r"line 13: \[propagate\] memory: has no effect without steps"),
         ("steps = 2", "steps = -1", r"line 12: \[propagate\] steps -1: expected at least 0"),
