@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -61,6 +62,10 @@ class CollectiveError(GnnloomError):
         super().__init__(message)
         self.reports = reports
         self.code = code
+
+    def __reduce__(self) -> tuple[Callable[..., CollectiveError], tuple[object, ...]]:
+        """Pickled by processes that plan for others."""
+        return partial(CollectiveError, reports=self.reports, code=self.code), self.args
 
 
 def together(

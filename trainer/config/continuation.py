@@ -248,19 +248,21 @@ class OpenedRun:
         *,
         goes_on: bool = True,
         predicts: bool = False,
+        plans: bool = False,
     ) -> OpenedRun:
         """Open the shards of a run, and find its links. Communicates nothing.
 
         Args:
             goes_on: shards of the data of the run are chosen if it exists.
             predicts: no other shards will do.
+            plans: see :class:`~gnnloom.trainer.data.open_shards.ShardRequest`.
 
         Raises:
             InputError: the shards are made for another number of ranks, or the links do not fit them.
             NotFoundError: they do not exist.
         """
         counter, transfer = ReadCounter(), Transfer.of(run)
-        reads, request = config.reads, replace(config.shard_request(dataset), transfer=transfer)
+        reads, request = config.reads, replace(config.shard_request(dataset), transfer=transfer, plans=plans)
         if run.exists and goes_on:
             of_run = reads.of_run(dataset, request, run.inputs())
             # Without such shards, or with the key of others, the check of the data says which data has changed.

@@ -99,6 +99,7 @@ class ShardRequest:
         vertex_data: choice between several vertex data of its types, as ``TYPE=KEY`` each.
         reverse: gather along the reverses of its relations, too.
         transfer: made the run, if it was trained on another graph: it reads no labels, and no links.
+        plans: for a forecast, which does without the reverses if they are not stored yet.
     """
 
     algorithm: str
@@ -114,6 +115,7 @@ class ShardRequest:
     vertex_data: Sequence[str] = ()
     reverse: bool = False
     transfer: Transfer | None = None
+    plans: bool = False
 
 
 class OpenedShards(Protocol):
@@ -357,7 +359,8 @@ def _open_types(
         links = AllEdges(dataset.typed_graph(keys["graph"]), transfer, relation)
     elif relation is not None:
         links = links_of_relation(dataset, relation, request.links, keys.get("graph"))
-    how: dict[str, Any] = {"chosen": request.vertex_data, "reverse": request.reverse, "links": links}
+    how: dict[str, Any] = {"chosen": request.vertex_data, "links": links}
+    how |= {"reverse": request.reverse, "plans": request.plans}
     return OpenedTypes(TypedVertices.open(dataset, request.of_type, keys, **how, trains=transfer is None))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.artifact_info import describe_candidates
 from gnnloom.storage.artifacts.links import LinkedRelation, Links
 from gnnloom.storage.artifacts.mapped_vertices import SplitVertices, map_vertices
-from gnnloom.storage.artifacts.typed.reverses import Reverses
+from gnnloom.storage.artifacts.typed.reverses import Reverses, UnstoredReverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelation, TypedGraph, VertexType
 from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -93,6 +93,7 @@ class TypedVertices:
         links: Links | None = None,
         key: str | None = None,
         trains: bool = True,
+        plans: bool = False,
     ) -> TypedVertices:
         """Open the graph and the vertex data.
 
@@ -103,6 +104,7 @@ class TypedVertices:
             links: the pairs of a relation that are predicted.
             key: key of the graph, if there is a choice.
             trains: a run trains on the data, and not only predicts.
+            plans: a forecast, which does without the reverses if they are not stored yet.
 
         Raises:
             InputError: there are several graphs with types, or several vertex data of a type, and no choice; or the
@@ -120,7 +122,7 @@ class TypedVertices:
         for each in () if keys else graph.types:
             if each.name not in known and (data := _only(dataset, graph, each.name)) is not None:
                 stored[each.name] = data
-        reverses = _reverses(dataset, graph) if reverse else None
+        reverses = _reverses(dataset, graph, plans=plans) if reverse else None
         relation = None if links is None else links.relation
         names = [named] if relation is None else dict.fromkeys([relation.source, relation.target])
         found = cls(dataset, graph, tuple(graph.type(name) for name in names), stored, reverses, links)
@@ -197,7 +199,9 @@ class TypedVertices:
         for name in self.schema.counts:
             if name in self.stored:
                 found["vertices" if name == labeled else f"vertices/{name}"] = self.stored[name].artifact.key
-        return found if self.reverses is None else found | {"transpose": self.reverses.artifact.key}
+        if self.reverses is None or isinstance(self.reverses, UnstoredReverses):
+            return found
+        return found | {"transpose": self.reverses.artifact.key}
 
     @property
     def num_vertices(self) -> int:
@@ -362,9 +366,11 @@ def _only(dataset: Dataset, graph: TypedGraph, of_type: str) -> Vertices | None:
     return Vertices(Artifact(found[0].path)) if found else None
 
 
-def _reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
+def _reverses(dataset: Dataset, graph: TypedGraph, *, plans: bool) -> Reverses:
     # Those with a union have one matrix for all relations.
     found = dataset.fitting("transpose", made_from={"graph": graph.artifact.key}, union="")
+    if not found and plans:
+        return UnstoredReverses(graph)
     if not found:
         raise NotFoundError(
             f"{graph.artifact.path}: the reverses of the relations are not stored; `gnnloom train {dataset.name}"

@@ -42,6 +42,10 @@ from gnnloom.trainer.place.place import Place
 class TypedViews:
     """Opens what batches of a graph with types are made from: mapped files. The forecast opens stated sizes instead."""
 
+    def reverses(self, dataset: Dataset, key: str, graph: TypedGraph) -> Reverses:
+        """The stored reverses of the relations of a graph."""
+        return Reverses(dataset.find("transpose", key), graph)
+
     def relations(self, graph: TypedGraph, reverses: Reverses | None) -> dict[str, MappedRelation]:
         """The relations to gather along, by name, with their reverses if these are given."""
         relations = map_relations(graph)
@@ -99,8 +103,8 @@ class TypedSource(SeededSource):
 
     def map_relations(self, graph: TypedGraph) -> dict[str, MappedRelation]:
         """The relations to gather along, with their reverses if these are asked for."""
-        reverses = None if self.reverses is None else Dataset(self.dataset).find("transpose", self.reverses)
-        return self.views.relations(graph, None if reverses is None else Reverses(reverses, graph))
+        key, dataset = self.reverses, Dataset(self.dataset)
+        return self.views.relations(graph, None if key is None else self.views.reverses(dataset, key, graph))
 
     def sampler(self, graph: TypedGraph, relations: Mapping[str, MappedRelation]) -> TypedNeighborSampler:
         """The sampler of a batch's neighbors."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, positions, relation_folder
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.disk.files import parsing
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.format.arrays import ArrayReader, ReadCounter
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 
 
@@ -75,3 +80,43 @@ class Reverses:
                 )
         if len(self.relations) != len(known):
             raise CorruptError(f"{artifact.path}: not a reverse for each relation")
+
+
+class UnstoredReverses(Reverses):
+    """The reverses of all relations of a graph before they are stored, for forecasts: their rows have even lengths."""
+
+    def __init__(self, graph: TypedGraph) -> None:
+        """Read nothing."""
+        self.artifact, self.graph, self.origin = graph.artifact, graph, None
+        self.relations = tuple(_EvenReverse(each) for each in graph.relations)
+
+
+class _EvenReverse(Reverse):
+    """A reverse whose edges are spread evenly over its rows."""
+
+    def __init__(self, relation: Relation) -> None:
+        facts = {"nnz": relation.nnz, "weighted": relation.weighted, "block_nnz": [relation.nnz]}
+        facts |= {"block_rows": [0, relation.num_columns]}
+        super().__init__(relation.artifact, reverse_name(relation.name), relation, facts)
+
+    def stored_pointers(self, number: int, counter: ReadCounter | None = None) -> ArrayReader:  # noqa: ARG002
+        """See :meth:`BlockMatrix.stored_pointers`: computed, not stored."""
+        return cast("ArrayReader", _EvenPointers(self.num_rows, self.nnz))
+
+
+@dataclass(frozen=True)
+class _EvenPointers:
+    """The row pointers of a matrix whose rows have even lengths."""
+
+    num_rows: int
+    nnz: int
+
+    def __len__(self) -> int:
+        return self.num_rows + 1
+
+    def read(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(stop - start,) int64 row pointers."""
+        rows = np.arange(start, len(self) if stop is None else stop)
+        # Whole and fractional parts, whose products stay below 2^63.
+        whole, rest = divmod(self.nnz, max(1, self.num_rows))
+        return rows * whole + rows * rest // max(1, self.num_rows)

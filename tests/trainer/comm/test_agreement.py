@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,6 +47,12 @@ def test_a_failure_elsewhere_fails_here_with_its_code() -> None:
         together(SecondOfThree(9, 0), lambda: "done")
     assert not caught.value.reports
     assert caught.value.code == 9
+
+
+def test_the_error_of_a_process_that_plans_is_the_error_of_the_command() -> None:
+    # A process hands errors on as a copy does.
+    error = copy.copy(CollectiveError("too large", reports=True, code=7))
+    assert (str(error), error.reports, error.code) == ("too large", True, 7)
 
 
 def test_errors_that_are_not_ours_are_not_agreed_on() -> None:

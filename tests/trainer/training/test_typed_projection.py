@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,22 @@ def test_what_a_run_needs_is_known_without_reading_the_graph(dataset: Dataset, m
         assert max(found.peak_memory) == found.process_memory + sum(parts_of(found))
         # All rows of features are mapped.
         assert found.mapped_bytes > 4 * (3 * COUNTS["author"] + 5 * COUNTS["paper"])
+
+
+def test_reverses_need_not_be_stored_before_a_forecast(tmp_path: Path) -> None:
+    # The loader imports it too, and would turn the warnings of its modules into errors.
+    pytest.importorskip("torch_geometric.nn")
+    bare = with_topics(store(tmp_path / "catalog", "papers", tables()))
+    options: dict[str, Any] = {"reverse": True, "batch_size": 8, "fanout": (2, 2)}
+    before = project(bare, **options)
+    assert not list(bare.path.glob("transpose/*"))
+    given = {**typed_config(bare, "plan", "Averages", **options).to_json(), "catalog": str(bare.path.parent)}
+    assert settle_memory(given, 2 * max(before.peak_memory))["reverse"]
+    next(iter(gnnloom.loader(bare, of_type="paper", reverse=True, fanout=1)))
+    after = project(bare, **options)
+    # Rows of even lengths are near rows of random graphs.
+    assert max(before.peak_memory) == pytest.approx(max(after.peak_memory), rel=0.05)
+    assert before.mapped_bytes == pytest.approx(after.mapped_bytes, rel=0.05)
 
 
 def test_wider_layers_and_larger_batches_need_more(dataset: Dataset) -> None:

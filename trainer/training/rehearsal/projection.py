@@ -100,9 +100,8 @@ def opened_run(config: TrainConfig, *, restart: bool = False) -> OpenedRun:
     """
     config = with_its_run(config)
     dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
-    return OpenedRun.open(
-        config, dataset, Run(dataset.run_path(config.run_name)), 0, config.algorithm.ranks, goes_on=not restart
-    )
+    run = Run(dataset.run_path(config.run_name))
+    return OpenedRun.open(config, dataset, run, 0, config.algorithm.ranks, goes_on=not restart, plans=True)
 
 
 def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProjection:

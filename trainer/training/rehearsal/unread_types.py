@@ -18,10 +18,11 @@ from gnnloom.storage.artifacts.links import PAIR, VALUE_DTYPES, Links
 from gnnloom.storage.artifacts.mapped_links import MappedPairs
 from gnnloom.storage.artifacts.mapped_vertices import COUNTED, SplitVertices, vertices_contents
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, relation_contents, reverse_contents
-from gnnloom.storage.artifacts.typed.reverses import Reverse, Reverses
+from gnnloom.storage.artifacts.typed.reverses import Reverse, Reverses, UnstoredReverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.mapped_copy import ArrayContent
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.format.vertex_arrays import SPLIT
@@ -162,6 +163,11 @@ class StatedViews(TypedViews):
         """Bytes of the files that a rank maps."""
         return sum(self._mapped.values())
 
+    def reverses(self, dataset: Dataset, key: str, graph: TypedGraph) -> Reverses:
+        """See :meth:`TypedViews.reverses`: reverses need not be stored yet."""
+        # Reverses that are not stored have the key of the graph.
+        return UnstoredReverses(graph) if key == graph.artifact.key else super().reverses(dataset, key, graph)
+
     def relations(self, graph: TypedGraph, reverses: Reverses | None) -> dict[str, MappedRelation]:
         """See :meth:`TypedViews.relations`. Reads manifests."""
         stored: dict[str, Relation | Reverse] = {each.name: each for each in graph.relations}
@@ -171,7 +177,7 @@ class StatedViews(TypedViews):
                 contents |= self._noted(each.artifact.path, relation_contents(each)) | contents
         while reverses is not None:
             stored |= {each.name: each for each in reverses.relations if each.name not in stored}
-            self._noted(reverses.artifact.path, reverse_contents(reverses))
+            self._noted(reverses.artifact.path / "reverses", reverse_contents(reverses))
             reverses = reverses.origin
         return {name: self._relation(each, stored, contents) for name, each in stored.items()}
 
