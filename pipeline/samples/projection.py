@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, samples_key
+from gnnloom.pipeline.samples.stage import SEGMENT_BYTES, SampleSizes, find_inputs, sample_phases, samples_key
 from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
@@ -65,17 +65,19 @@ def project_samples(
     options: SampleOptions,
     workers: int,
     chosen: Mapping[str, str] = MappingProxyType({}),
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> SampleProjection:
     """Project the samples of a graph.
 
     Args:
         chosen: keys of vertex data by type, to choose between several.
+        segment_bytes: maximum bytes of a segment, unless one batch has more.
 
     Raises:
         InputError: the features, the labels or the split are missing, or the partition does not fit.
     """
     inputs = find_inputs(dataset, graph, partition, options, chosen)
-    sizes, seeds = SampleSizes.of(inputs), inputs.possible_seeds()
+    sizes, seeds = SampleSizes.of(inputs, segment_bytes), inputs.possible_seeds()
     key = samples_key(inputs.keys, options)
     writer = ArtifactWriter(dataset.path / "samples" / key, "samples", key)
     counted = count(sample_phases(writer, inputs, sizes, seeds))

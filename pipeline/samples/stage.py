@@ -24,7 +24,7 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_k
 from gnnloom.storage.format.schema import FORMAT_VERSION, TYPED_VERSION
 from gnnloom.storage.sampling.hot_rows import COUNTED_BATCHES
 
-#: Bytes of a segment, at most, unless one batch has more.
+#: Maximum bytes of a segment, unless one batch has more.
 SEGMENT_BYTES: Final = 64 * MIB
 #: Bytes of a vertex of a batch on disk, without its features: ids, nonzeros, hot rows; of a row; of a nonzero.
 _VERTEX_BYTES, _ROW_BYTES, _NONZERO_BYTES = 20, 8, 4
@@ -44,6 +44,7 @@ class SampleSizes:
             entries that takes the most bytes.
         edge_bytes: bytes of an edge of each relation on disk, besides its column.
         hot_bytes: bytes of the features of the frequent vertices of a group of ranks, at most.
+        segment_bytes: maximum bytes of a segment, unless one batch has more.
     """
 
     rows: Mapping[str, int]
@@ -52,9 +53,10 @@ class SampleSizes:
     nonzeros: Mapping[str, int]
     edge_bytes: Mapping[str, int]
     hot_bytes: int
+    segment_bytes: int = SEGMENT_BYTES
 
     @classmethod
-    def of(cls, inputs: SampleInputs) -> Self:
+    def of(cls, inputs: SampleInputs, segment_bytes: int = SEGMENT_BYTES) -> Self:
         options, types, relations = inputs.options, inputs.types, inputs.relations
         rows, nonzeros = dict.fromkeys(types, 0), dict.fromkeys(relations, 0)
         seeds = next(iter(types)) if options.of_type is None else options.of_type
@@ -83,6 +85,7 @@ class SampleSizes:
             nonzeros=nonzeros,
             edge_bytes={name: each.edge_bytes for name, each in relations.items()},
             hot_bytes=min(options.cache_memory, sum(types[name] * each for name, each in row_bytes.items())),
+            segment_bytes=segment_bytes,
         )
 
     @property
@@ -104,7 +107,7 @@ class SampleSizes:
     @property
     def segment_batches(self) -> int:
         """Batches of a segment."""
-        return max(1, SEGMENT_BYTES // max(1, self.batch_bytes))
+        return max(1, self.segment_bytes // max(1, self.batch_bytes))
 
     @property
     def _drawn_bytes(self) -> int:
@@ -179,12 +182,14 @@ def write_samples(
     options: SampleOptions,
     cluster: Cluster,
     chosen: Mapping[str, str] = MappingProxyType({}),
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> StoredSamples[Any]:
     """Draw the batches of some epochs and pack what they read, or find them; resumes what an earlier run left.
 
     Args:
         partition: for several ranks of a graph without types, the one whose parts are theirs.
         chosen: keys of vertex data by type, to choose between several.
+        segment_bytes: maximum bytes of a segment, unless one batch has more.
 
     Raises:
         InputError: the features, the labels or the split are missing, no vertex is for training, or the partition does
@@ -192,7 +197,7 @@ def write_samples(
         BudgetError: one batch may need more memory than a worker has.
     """
     inputs = find_inputs(dataset, graph, partition, options, chosen).prepared(dataset, cluster)
-    sizes = SampleSizes.of(inputs)
+    sizes = SampleSizes.of(inputs, segment_bytes)
     sizes.check_memory(cluster.memory)
     begun = dataset.path, "samples", options.parameters, inputs.keys, cluster.scratch, inputs.version
     with ArtifactWriter.begin(*begun) as writer:

@@ -67,7 +67,6 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.partition.model.adjacency_graph", "STEP_ENTRIES"): 1000,
     ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
     ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
-    ("pipeline.samples.stage", "SEGMENT_BYTES"): 1,
     ("pipeline.links.edge_keys", "STEP_ENTRIES"): 500,
     ("pipeline.links.relation.kept_edges", "STEP_EDGES"): 500,
     ("pipeline.links.message_graph", "STEP_ENTRIES"): 500,
@@ -253,7 +252,7 @@ def _store_problem(dataset: Dataset, _: Path) -> None:
 
 def _sample(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = SampleOptions(fanout=(4, 3), batch_size=7, epochs=2, seed=5, ranks=3, cache_memory=800)
-    return write_samples(dataset, dataset.graph(), dataset.partition(3), options, cluster).artifact
+    return write_samples(dataset, dataset.graph(), dataset.partition(3), options, cluster, segment_bytes=1).artifact
 
 
 def _store_symmetric(dataset: Dataset, _: Path) -> None:
@@ -331,7 +330,7 @@ def _sample_towns(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = SampleOptions(
         of_type="town", fanout=(4, 3), batch_size=20, epochs=2, seed=5, ranks=3, cache_memory=400, reverse=True
     )
-    return write_samples(dataset, dataset.typed_graph(), None, options, cluster).artifact
+    return write_samples(dataset, dataset.typed_graph(), None, options, cluster, segment_bytes=1).artifact
 
 
 def _hold_relation_links_out(dataset: Dataset, folder: Path, cluster: Cluster) -> Artifact:

@@ -13,7 +13,14 @@ import pytest
 
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.projection import project_samples
-from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, samples_key, write_samples
+from gnnloom.pipeline.samples.stage import (
+    SEGMENT_BYTES,
+    SampleSizes,
+    find_inputs,
+    sample_phases,
+    samples_key,
+    write_samples,
+)
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
@@ -40,10 +47,11 @@ def store(root: Path, given: Problem = GIVEN) -> Dataset:
     return store_for_sampling(Catalog(root), given, 3, shards=False)
 
 
-def sample(dataset: Dataset, cluster: Any = None, **options: Any) -> Samples:
+def sample(dataset: Dataset, cluster: Any = None, segment_bytes: int = SEGMENT_BYTES, **options: Any) -> Samples:
     chosen = SampleOptions(**{**OPTIONS, "cache_memory": 40 * 20, **options})
     partition = dataset.partition(parts=chosen.ranks) if chosen.ranks > 1 else None
-    found = write_samples(dataset, dataset.graph(), partition, chosen, cluster or InProcessCluster())
+    cluster = cluster or InProcessCluster()
+    found = write_samples(dataset, dataset.graph(), partition, chosen, cluster, segment_bytes=segment_bytes)
     assert isinstance(found, Samples)
     return found
 
@@ -119,37 +127,35 @@ def test_features_in_many_chunks_are_read_one_chunk_at_a_time(
 
 
 @pytest.mark.slow
-def test_damaged_records_and_a_damaged_plan_of_a_killed_command_are_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_records_and_a_damaged_plan_of_a_killed_command_are_made_again(tmp_path: Path) -> None:
     # One batch per segment, so that there are many tasks.
-    monkeypatch.setattr("gnnloom.pipeline.samples.stage.SEGMENT_BYTES", 1)
-    expected = content(sample(store(tmp_path / "whole"), ranks=3).artifact.path)
+    small: dict[str, Any] = {"ranks": 3, "segment_bytes": 1}
+    expected = content(sample(store(tmp_path / "whole"), **small).artifact.path)
     killed = store(tmp_path / "killed")
     with pytest.raises(StoppedError):
-        sample(killed, StoppingCluster(5), ranks=3)
+        sample(killed, StoppingCluster(5), **small)
     (work,) = killed.path.glob("samples/*/.work")
     # Besides arrays, only records and a plan are there.
     files = [path for path in work.rglob("*") if path.is_file()]
     assert {path.suffix for path in map(flip_bit, files)} == {".json"}
     assert len(files) == 6
-    assert content(sample(killed, ranks=3).artifact.path) == expected
+    assert content(sample(killed, **small).artifact.path) == expected
 
 
 @pytest.mark.slow
-def test_the_counted_tasks_are_those_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.samples.stage.SEGMENT_BYTES", 1)
+def test_the_counted_tasks_are_those_that_run(tmp_path: Path) -> None:
     dataset, cluster, options = store(tmp_path), StoppingCluster(), SampleOptions(**OPTIONS, ranks=3)
     graph, partition = dataset.graph(), dataset.partition(parts=3)
-    write_samples(dataset, graph, partition, options, cluster)
+    write_samples(dataset, graph, partition, options, cluster, segment_bytes=1)
     inputs, writer = find_inputs(dataset, graph, partition, options), ArtifactWriter(tmp_path, "samples", "")
     seeds = np.bincount(GIVEN.part(3)[GIVEN.training], minlength=3).tolist()
-    counted = count(sample_phases(writer, inputs, SampleSizes.of(inputs), seeds))
+    counted = count(sample_phases(writer, inputs, SampleSizes.of(inputs, segment_bytes=1), seeds))
     functions = [function for function, _ in cluster.ran]
     assert [phase.tasks for phase in counted] == [functions.count("prepare_rank"), functions.count("write_segment")]
     # Some vertices of the training split have no label, which a projection does not know.
     shutil.rmtree(dataset.path / "samples")
-    assert project_samples(dataset, graph, partition, options, 1).tasks >= len(functions)
+    projected = project_samples(dataset, graph, partition, options, 1, segment_bytes=1)
+    assert projected.tasks >= len(functions)
 
 
 def test_asking_twice_makes_nothing_new_and_the_key_is_known_before(tmp_path: Path) -> None:
