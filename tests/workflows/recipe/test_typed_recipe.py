@@ -474,7 +474,10 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
         Path(f"{name}.csv").write_text("\n".join([f"id,{column}", *rows]) + "\n")
     planned = json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"]
     assert [each["stage"] for each in planned] == ["graph", "links", "transpose", "train", "predict"]
-    assert "not forecast" in planned[3]["note"]
+    assert planned[3]["memory"] is None
+    run(TRAINING, "--until", "links", "--json")
+    planned = json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"]
+    assert planned[3]["memory"] > 1 << 20
     found = json.loads(run(TRAINING, "--json").stdout)
     dataset = gnnloom.Catalog("catalog")["shop"]
     (name,) = dataset.runs()
@@ -515,7 +518,7 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
         ("[predict]", "[shards]", "reads the stored graph"),
         ("[predict]", "[predict]\ntop = 3", "top: the scores need a file"),
         ("[predict]", "[predict]\nheader = true", "give pairs"),
-        ("[predict]", '[predict]\ntop_of = "users.csv:id"', "top_of: lists"),
+        ("[predict]", '[predict]\ntop_of = "users.csv:id"', "top_of: also give top"),
         ("[predict]", '[predict]\ntop = 3\npairs = "a.csv"\nout = "b.csv"', "either pairs or top"),
         ("[predict]", '[predict]\ntop = 3\nout = "b.csv"\non = "other"', "line 42: [predict] top"),
     ):

@@ -88,6 +88,10 @@ class TrainProjection:
         return asdict(self)
 
 
+class UnknownMemoryError(InputError):
+    """The memory of a training cannot be forecast."""
+
+
 def opened_run(config: TrainConfig, *, restart: bool = False) -> OpenedRun:
     """The run that a training would begin or continue. Reads manifests only.
 
@@ -109,7 +113,8 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
 
     Raises:
         NotFoundError: the dataset or its shards do not exist.
-        ExistsError, InputError: the training would be refused, or its memory is unknown.
+        ExistsError, InputError: the training would be refused.
+        UnknownMemoryError: its memory is unknown.
     """
     # It imports torch, which plans before there are shards do without.
     from gnnloom.trainer.training.rehearsal.rank_memory import rehearse, why_unknown  # noqa: PLC0415
@@ -134,7 +139,7 @@ def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProj
             "it runs code of another package that needs values of features; train for one epoch (--epochs 1), whose"
             " result has the peak memory"
         )
-        raise InputError(f"run {config.run_name}: its memory is unknown, as {cause}")
+        raise UnknownMemoryError(f"run {config.run_name}: its memory is unknown, as {cause}")
     process, busiest = process_memory(config), max(known.values(), key=lambda memory: memory.total)
     least = min(known.values(), key=lambda memory: memory.total)
     read = sizes.ranks[ranks[0]].read_bytes if isinstance(sizes, RowSizes) else sizes.bytes_of(*busiest.read_shares)

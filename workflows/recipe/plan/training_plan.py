@@ -27,6 +27,14 @@ def project_config(inputs: StageInputs) -> TrainProjection:
     return project_new_training(config, inputs.shards, inputs.num_inputs, _pairs(inputs))
 
 
+def project_typed(inputs: StageInputs) -> TrainProjection | None:
+    """Forecast of the training run of a recipe with relations; None if something that it reads is not stored yet."""
+    found = inputs.found
+    read = {kind: found.keys[kind] for kind in ("graph", "links", "samples") if kind in found.keys}
+    stored = [found.has(kind, key) for kind, key in [*read.items(), ("graph", found.read_graph)]]
+    return project_training(inputs.config) if all(stored) else None
+
+
 def _pairs(inputs: StageInputs) -> PairFacts | None:
     """The training pairs of a recipe; None for a task on vertices."""
     count = inputs.num_training_pairs
