@@ -1,12 +1,13 @@
 """Chooses the method for each level of ``--quality``: the graph alone decides, so the choice is the same everywhere.
 
-Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md). For an exchange of rows, KaMinPar's parts are refined by
-cheap passes over clusters and then vertices, which count rows: this comes near Mt-KaHyPar's slow presets in a tenth of
-their time. On meshes, one V-cycle of Mt-KaHyPar's deterministic preset closes the rest of the gap; there it is quick.
-Graphs without clusters, such as R-MAT, leave a multilevel method nothing to coarsen, and the passes do as well from
-random parts. For an exchange that covers blocks, the edge cut is nearer to what is sent than the rows are, so
-KaMinPar's parts get passes that lower the cover itself; on meshes these find nothing. Above ``MOST_PINS``, two passes
-over random parts make most of the gain of the multilevel method, in an eighth of its time.
+Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md). For an exchange of rows, passes over clusters and then
+vertices refine the parts of a fast partitioner, and come near Mt-KaHyPar's slow presets in a tenth of their time. They
+start from Mt-KaHyPar's fastest preset where clusters absorb most pins: it is quick there. Elsewhere they start from
+KaMinPar, which takes half of the time or less for parts that are as good. On meshes, one V-cycle of the deterministic
+preset closes the rest of the gap. Graphs without clusters, such as R-MAT, leave a multilevel method nothing to coarsen,
+and the passes do as well from random parts. For an exchange that covers blocks, the edge cut is nearer to what is sent
+than the rows are, so KaMinPar's parts get passes that lower the cover itself; on meshes these find nothing. Above
+``MOST_PINS``, two passes over random parts make most of the gain of the multilevel method, in an eighth of its time.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ LEVELS = ("balanced", "fast", "best")
 MOST_PINS = 1 << 24
 #: More of the pins than this remain in graphs without clusters.
 _NO_CLUSTERS = 0.9
-#: Fewer remain in meshes.
-_MESH = 0.65
+#: Fewer remain in meshes, and in graphs that Mt-KaHyPar coarsens quickly, such as pages of the web.
+_MESH, _STRONG_CLUSTERS = 0.65, 0.72
 #: Rows that are this much longer than the average keep a coarsening from merging what they touch.
 _SKEWED = 10.0
 #: Processor seconds of a pass of refinement for a million pins and up to 64 parts.
@@ -138,15 +139,15 @@ def choose(level: str, num_pins: int, structure: Structure | None, exchange: str
 def _ways(level: str, structure: Structure) -> tuple[Way, ...]:
     is_mesh = structure.pins_left < _MESH
     is_random = structure.pins_left >= _NO_CLUSTERS and structure.skew >= _SKEWED
+    start = "mtkahypar large-k" if structure.pins_left < _STRONG_CLUSTERS else "kaminpar default"
     if level == "fast":
-        return (Way("heavy-first", 16, 1.5) if is_random else Way("kaminpar default", 16, 0.5),)
+        return (Way("heavy-first", 16, 1.5) if is_random else Way(start, 16, 0.5),)
     if level == "balanced":
         if is_random:
             return (Way("heavy-first", 64, 1.5),)
-        usual = Way("kaminpar default", 40, 0.5, levels=5)
-        return (Way("kaminpar default", 16, 0.5, cycle=True) if is_mesh else usual,)
+        return (Way(start, 16, 0.5, cycle=True) if is_mesh else Way(start, 40, 0.5, levels=5),)
     # Of another kind than the slow presets, so it wins on some graphs where they do not.
-    other = Way("heavy-first", 200, 2.0) if is_random else Way("kaminpar default", 64, 0.5, levels=5, cycle=True)
+    other = Way("heavy-first", 200, 2.0) if is_random else Way(start, 64, 0.5, levels=5, cycle=True)
     ways = (Way("mtkahypar deterministic-quality"), other)
     # On meshes one more way costs little.
     return (Way("mtkahypar deterministic"), *ways) if is_mesh else ways

@@ -107,7 +107,7 @@ def _compare(folder: str, case: Case, num_limits: int) -> Iterator[tuple[int, st
 
 def _trained(folder: str, arguments: list[str], limit: int) -> float:
     """Seconds of an epoch in a control group of this limit; 0 if the training was killed."""
-    with memory_group("gnnloom-bench-memory", limit + _LAUNCHER) as group:
+    with memory_group(f"gnnloom-bench-memory-{os.getpid()}", limit + _LAUNCHER) as group:
         if group is None:
             raise SystemExit("this system gives this process no control group of memory")
         return _measured(folder, arguments, group.enter)

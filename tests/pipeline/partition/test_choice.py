@@ -21,12 +21,12 @@ from gnnloom.storage.format.artifact import artifact_key
 from support.graphs import random_adjacency, store_graph
 
 HERE = InProcessCluster()
-MESH, SOCIAL, RANDOM, SKEWED = (
-    Structure(0, left, skew) for left, skew in ((0.56, 1.0), (0.8, 200.0), (0.95, 2.0), (0.93, 100.0))
+MESH, WEB, SOCIAL, RANDOM, SKEWED = (
+    Structure(0, left, skew) for left, skew in ((0.56, 1.0), (0.69, 50.0), (0.8, 200.0), (0.95, 2.0), (0.93, 100.0))
 )
 QUICK = "kaminpar default, 40 passes of refinement on up to 6 levels"
 FEW = "kaminpar default, 16 passes of refinement"
-CYCLE, QUALITY = f"{FEW}, a V-cycle", "mtkahypar deterministic-quality"
+CYCLE, QUALITY = "mtkahypar large-k, 16 passes of refinement, a V-cycle", "mtkahypar deterministic-quality"
 COVERED = "kaminpar default, 16 passes of cover refinement"
 
 
@@ -34,6 +34,8 @@ COVERED = "kaminpar default, 16 passes of cover refinement"
     ("level", "pins", "structure", "exchange", "chosen"),
     [
         ("balanced", 200_000, MESH, "rows", [CYCLE]),
+        ("balanced", 200_000, WEB, "rows", ["mtkahypar large-k, 40 passes of refinement on up to 6 levels"]),
+        ("balanced", 200_000, WEB, "cover", [COVERED]),
         ("balanced", 200_000, SOCIAL, "rows", [QUICK]),
         ("balanced", 5_000_000, SOCIAL, "rows", [QUICK]),
         ("balanced", 200_000, RANDOM, "rows", [QUICK]),
@@ -43,7 +45,8 @@ COVERED = "kaminpar default, 16 passes of cover refinement"
         ("balanced", 200_000, SOCIAL, "cover", [COVERED]),
         ("balanced", 200_000, SKEWED, "cover", [COVERED]),
         ("balanced", MOST_PINS + 1, None, "cover", ["multilevel"]),
-        ("fast", 200_000, MESH, "rows", [FEW]),
+        ("fast", 200_000, MESH, "rows", ["mtkahypar large-k, 16 passes of refinement"]),
+        ("fast", 200_000, SOCIAL, "rows", [FEW]),
         ("fast", 200_000, RANDOM, "rows", [FEW]),
         ("fast", 200_000, SKEWED, "rows", ["heavy-first, 16 passes of refinement"]),
         ("fast", 200_000, RANDOM, "cover", ["kaminpar default, 4 passes of cover refinement"]),
@@ -69,7 +72,7 @@ def seconds(level: str, structure: Structure, exchange: str = "rows") -> float:
 
 
 @pytest.mark.parametrize("exchange", ["rows", "cover"])
-@pytest.mark.parametrize("structure", [MESH, SOCIAL, RANDOM, SKEWED])
+@pytest.mark.parametrize("structure", [MESH, WEB, SOCIAL, RANDOM, SKEWED])
 def test_better_levels_try_more(structure: Structure, exchange: str) -> None:
     found = [seconds(level, structure, exchange) for level in ("fast", "balanced", "best")]
     assert found == sorted(found)
