@@ -16,6 +16,8 @@ from gnnloom.storage.errors import InputError
 
 #: Bytes of a file that are looked at.
 _FIRST_BYTES: Final = 4096
+#: Bytes of a first line that are looked at.
+_LONGEST_FIRST_LINE: Final = 1 << 20
 _NETWORKX: Final = "gnnloom.ingest(NAME, networkx.{}) reads it in Python"
 _FRAME: Final = "gnnloom.ingest(NAME, pandas.{}) reads it in Python"
 
@@ -176,6 +178,15 @@ def first_bytes(file: SourceFile) -> bytes:
     try:
         with file.open() as stream:
             return stream.read(_FIRST_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except InputError:
+        return b""
+
+
+def first_line_of(file: SourceFile) -> bytes:
+    """The first line of a file, or its beginning if it is long; empty if the file cannot be decoded."""
+    try:
+        with file.open() as stream:
+            return stream.readline(_LONGEST_FIRST_LINE)
     except InputError:
         return b""
 

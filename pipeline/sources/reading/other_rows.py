@@ -20,6 +20,9 @@ from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
+#: Fields of a line of edges, at most; and what may be between them.
+_MOST_FIELDS: Final = 1 << 14
+_SEPARATORS: Final = (b",", b"\t", b";", b"|", b" ")
 #: Fields of a triple.
 _TRIPLE: Final = 3
 #: Rows at the beginning of a file that show whether it is something else than a list of edges.
@@ -40,12 +43,34 @@ _BRACKETS: Final = ("([{", ")]}")
 _LINE: Final = re.compile(r"[-+=|: ]*(--|==)[-+=|: ]*")
 
 
-def refuse_drawn(file: SourceFile, sample: Sample) -> None:
-    """Refuse a table that is drawn with lines for people.
+def refuse_wide(file: SourceFile, line: bytes) -> None:
+    """Refuse a file whose first line has thousands of fields: edges have a few, and each column would be looked at.
+
+    Args:
+        line: the first line, or its beginning.
 
     Raises:
-        InputError: one of the first rows is a line.
+        InputError: the line has too many fields.
     """
+    if max(map(line.count, _SEPARATORS)) >= _MOST_FIELDS:
+        features = shell_command("gnnloom", "features", "NAME", "--feature", file.location)
+        raise InputError(
+            f"{file.location}: more than {_MOST_FIELDS:,} fields in the first line, as a matrix or a table of vertices"
+            f" has; `{features}` stores the rows as features, and `--format snap` and `--columns` with the columns of"
+            " both ends read edges"
+        )
+
+
+def refuse_drawn(file: SourceFile, sample: Sample) -> None:
+    """Refuse a table that is drawn with lines for people, and a file that is not text.
+
+    Raises:
+        InputError: one of the first rows is a line, or has a zero byte.
+    """
+    if any("\0" in row.text for row in sample.rows[:3]):
+        raise InputError(
+            f"{file.location}: bytes that are not text; a table of vertices is text, .npy, .npz or .parquet"
+        )
     line = next((row for row in sample.rows[:3] if _LINE.fullmatch(row.text)), None)
     if line is not None:
         raise bad_line(

@@ -16,7 +16,7 @@ from gnnloom.pipeline.sources.reading.ends import fields_by_name, have_times, na
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import HAS_RETURN, bad_line
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
-from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn, refuse_marked, refuse_others
+from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn, refuse_marked, refuse_others, refuse_wide
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
     Row,
@@ -105,6 +105,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     if not sample.rows:
         return TextTable(sample.separator, comments=len(sample.comments))
     refuse_drawn(file, sample)
+    if not stated.columns:
+        refuse_wide(file, sample.rows[0].text.encode())
     first, rows = sample.rows[0], sample.rows[1:]
     # A column without a name that is empty in every row has no numbers of rows.
     is_index = len(first.fields) > 2 and numbers_rows(first.fields[0]) and any(row.fields[0] for row in rows)

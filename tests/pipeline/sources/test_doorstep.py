@@ -175,6 +175,8 @@ REFUSED = {
     "two columns of one name": Refused(
         {"t.csv": "Time,From Bank,Account,To Bank,Account,Paid\n1,010,8E,010,8D,3.5\n2,011,8F,001,8E,0.5\n"},
         ("From Bank,To Bank", "`--columns 3,5 --header`"), "--ids compact"),
+    "thousands of columns": Refused({"w.csv": "a," * 20_000 + "a\n" + "1," * 20_000 + "1\n"},
+                                    ("w.csv", "`gnnloom features NAME --feature", "`--format snap`")),
     "weights in dollars": Refused({"e.csv": "source,target,amount\na,b,$1.5\nb,c,$2.5\n"}, ("amount", "'$1.5'"),
                                   "--ids compact"),
     "the properties of WebGraph": Refused({"g.properties": "#BVGraph properties\nnodes=3\narcs=4\n"}, ("WebGraph",)),
@@ -216,6 +218,15 @@ def test_a_look_at_what_is_refused_shows_no_command_that_is_refused_at_once(tmp_
         assert stored.exit_code == 0, (command, stored.exception)
 
 
+def test_features_that_are_not_text_are_named(tmp_path: Path) -> None:
+    (edges,) = written(tmp_path, {"e.txt": "0 1\n1 2\n"})
+    assert call(tmp_path, "ingest", "g", edges, "--workers", "0").exit_code == 0
+    (name,) = written(tmp_path, {"x.pt": b"PK\x03\x04\0\0 \0\n1\n2\n"})
+    result = call(tmp_path, "features", "g", "--feature", name, "--workers", "0")
+    assert isinstance(result.exception, GnnloomError), result.exception
+    assert "x.pt: bytes that are not text" in str(result.exception)
+
+
 def test_weights_that_are_not_read_are_named(tmp_path: Path) -> None:
     (name,) = written(tmp_path, {"m.mtx": "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 5\n"})
     looked = call(tmp_path, "look", name)
@@ -247,6 +258,7 @@ def test_the_command_that_a_refusal_of_several_tables_names_leads_to_a_graph(
         "# a\n" * 900 + "graph",
         "<" + "a" * 4000,
         "a1_B" * 9000 + " x\n" * 9,
+        "a," * 1_000_000 + "\n" + "1," * 1_000_000 + "\n",
     ],
 )
 def test_no_beginning_of_a_file_takes_long_to_recognize(tmp_path: Path, text: str) -> None:
