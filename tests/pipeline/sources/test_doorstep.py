@@ -221,7 +221,8 @@ def test_a_look_at_what_is_refused_shows_no_command_that_is_refused_at_once(tmp_
 def test_features_that_are_not_text_are_named(tmp_path: Path) -> None:
     (edges,) = written(tmp_path, {"e.txt": "0 1\n1 2\n"})
     assert call(tmp_path, "ingest", "g", edges, "--workers", "0").exit_code == 0
-    (name,) = written(tmp_path, {"x.pt": b"PK\x03\x04\0\0 \0\n1\n2\n"})
+    files: dict[str, str | bytes] = {"x.pt": b"PK\x03\x04\0\0 \0\n1\n2\n"}
+    (name,) = written(tmp_path, files)
     result = call(tmp_path, "features", "g", "--feature", name, "--workers", "0")
     assert isinstance(result.exception, GnnloomError), result.exception
     assert "x.pt: bytes that are not text" in str(result.exception)
