@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
+from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn
 from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,
@@ -77,6 +78,7 @@ class TextVertices(OneArray):
         """
         file = open_file(location)
         sample = read_sample(file, header)
+        refuse_drawn(file, sample)
         first, second = (*(cells_of(row.text) for row in sample.rows[:2]), [], [])[:2]
         columns = len(first)
         names = columns > 1 and header is not False and has_names(first, VERTEX_ARRAYS[array])
