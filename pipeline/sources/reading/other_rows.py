@@ -67,10 +67,10 @@ def refuse_drawn(file: SourceFile, sample: Sample) -> None:
     Raises:
         InputError: one of the first rows is a line, or has a zero byte.
     """
-    if any("\0" in row.text for row in sample.rows[:3]):
-        raise InputError(
-            f"{file.location}: bytes that are not text; a table of vertices is text, .npy, .npz or .parquet"
-        )
+    torn = next((row for row in sample.rows[:3] if "\0" in row.text), None)
+    if torn is not None:
+        text = "a zero byte (U+0000), which no text has; remove it, or give a table as text, .npy, .npz or .parquet"
+        raise bad_line(file, torn.start, text)
     line = next((row for row in sample.rows[:3] if _LINE.fullmatch(row.text)), None)
     if line is not None:
         raise bad_line(

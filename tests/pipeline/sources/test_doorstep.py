@@ -225,7 +225,7 @@ def test_features_that_are_not_text_are_named(tmp_path: Path) -> None:
     (name,) = written(tmp_path, files)
     result = call(tmp_path, "features", "g", "--feature", name, "--workers", "0")
     assert isinstance(result.exception, GnnloomError), result.exception
-    assert "x.pt: bytes that are not text" in str(result.exception)
+    assert "x.pt, line 1: a zero byte" in str(result.exception)
 
 
 def test_weights_that_are_not_read_are_named(tmp_path: Path) -> None:
