@@ -59,7 +59,14 @@ from gnnloom.pipeline.sources.reading.lines import (
 )
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, id_fault
 from gnnloom.pipeline.sources.reading.parse import parse_edges
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, likely_separator, row_blocks, split_fields
+from gnnloom.pipeline.sources.reading.text_layout import (
+    Sample,
+    Stated,
+    doubt_of_points,
+    likely_separator,
+    row_blocks,
+    split_fields,
+)
 from gnnloom.pipeline.sources.reading.text_table import (
     TextTable,
     check_first_rows,
@@ -487,7 +494,9 @@ class TextEdges:
             zone = "with zones" if table.times.has_zone else "without a zone, taken as UTC"
             read += f" (dates {zone}; stored in {table.times.unit})"
         index = "; the first column numbers the rows and is skipped" if table.has_index and not table.question else ""
-        shown = lines.rows
+        shown, at = lines.rows, (table.fields or (0, 1, 2))[-1]
+        weights = [row[at] for row in shown if len(row) > at] if value == "weight" else []
+        doubt = doubt_of_points(table.separator, weights)
         titles = lines.headings if table.header else [str(number + 1) for number in range(_widest(shown))]
         width = max(len(titles), _widest(shown))
         further = Suggestion() if self.extra_columns else lines.suggestion
@@ -499,7 +508,7 @@ class TextEdges:
             file.location,
             "snap",
             facts,
-            ("; ".join([first, *skipped]), f"{read}{index}", left, further.unread, ids),
+            ("; ".join([first, *skipped]), f"{read}{index}", doubt, left, further.unread, ids),
             question,
             (*titles, *[""] * (width - len(titles))),
             tuple((*row, *[""] * (width - len(row))) for row in shown),

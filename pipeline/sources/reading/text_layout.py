@@ -30,6 +30,8 @@ _NUMBERS = re.compile(rb"\d+(:[-+.\d]+)+")
 #: A first line that names the separator; and a number with a sign between each three digits, perhaps with decimals.
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE | re.ASCII)
 _GROUPED = re.compile(r"[-+]?\d{1,3}([ ,.'\u2019\u00a0\u202f])\d{3}(\1\d{3})*((?!\1)[.,]\d+)?", re.ASCII)
+#: A number with three decimals, or with a point that separates thousands.
+_POINTED = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 #: Digits of a count are fewer.
 _COUNT_DIGITS: Final = 19
 #: The separator of ASCII that no text has.
@@ -348,6 +350,18 @@ def is_grouped(field: str) -> bool:
     [True, True, True, False, False]
     """
     return _GROUPED.fullmatch(field) is not None and not is_number(field)
+
+
+def doubt_of_points(separator: bytes, cells: Sequence[str]) -> str:
+    """A sentence on numbers between semicolons whose points may separate thousands; empty for other cells.
+
+    >>> doubt_of_points(b";", ["1.500", "12.750"]), doubt_of_points(b";", ["1.500", "0.750"])
+    ("'1.500' is read as 1.5; if points separate thousands, remove them", '')
+    """
+    known = [cell for cell in cells if cell]
+    if separator != b";" or not known or not all(map(_POINTED.fullmatch, known)):
+        return ""
+    return f"{known[0]!r} is read as {float(known[0]):g}; if points separate thousands, remove them"
 
 
 def has_names(cells: Sequence[str], array: VertexArray) -> bool:

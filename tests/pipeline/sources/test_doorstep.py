@@ -268,3 +268,10 @@ def test_no_beginning_of_a_file_takes_long_to_recognize(tmp_path: Path, text: st
     result = call(tmp_path, "look", name)
     assert result.exit_code == 0 or isinstance(result.exception, GnnloomError)
     assert time.process_time() - before < 20
+
+
+def test_points_that_may_separate_thousands_are_named(tmp_path: Path) -> None:
+    tables: dict[str, str | bytes] = {"d.csv": "von;nach;x\n1;2;1.500\n2;3;12.750\n", "c.csv": "von;nach;x\n1;2;1.5\n"}
+    doubtful, clear = written(tmp_path, tables)
+    assert "'1.500' is read as 1.5" in call(tmp_path, "look", doubtful, "--weights").stdout
+    assert "is read as" not in call(tmp_path, "look", clear, "--weights").stdout
