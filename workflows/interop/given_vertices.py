@@ -93,8 +93,8 @@ def read_pairs(ends: Ends, pairs: Path | ArrayLike, header: bool | None = None) 
                     is_first = not row and bool((finder.places(some[:2]) < 0).any())
                     hint = given.header_hint
                     if any(each.facts.get("ignored") for each in given.understood(names=True)):
-                        named = shell_command(f"{pairs.name}:SOURCE,TARGET")
-                        hint += f"; to read other columns, name them, as in `{named}`"
+                        named = f"{pairs.name}:SOURCE,TARGET"
+                        hint += f"; to read other columns, name them, as in `{shell_command(named)}`"
                     raise InputError(f"{error}{hint if is_first else ''}") from error
                 yield found
                 row += len(found)

@@ -71,16 +71,16 @@ def fields_by_name(
         columns = _columns_option(names, ends, numbered=numbered)
         question = (
             f"{location}: the names of columns {twins[0][0]} and {twins[0][1]} differ only in their letters' case; add"
-            f" `{columns}`, or `--columns` with the other columns of both ends"
+            f" `{shell_command(*columns)}`, or `--columns` with the other columns of both ends"
         )
     elif len(named_ends) > 1:
-        options = " or ".join(f"`{columns}`" for columns in chosen)
+        options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
         question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
     elif valued and len(others) != 1:
+        columns = _columns_option(names, (*named_ends[0], -1), numbered=numbered)
         question = (
             f"{location}: the header names {names[ends[0]]} and {names[ends[1]]} as the ends of edges; add"
-            f" `{_columns_option(names, (*named_ends[0], -1), numbered=numbered)}` with the column of the weights or"
-            " times as VALUE"
+            f" `{shell_command(*columns)}` with the column of the weights or times as VALUE"
         )
     return (*ends, *((others or [len(names)])[:1] if valued else ())), question
 
@@ -130,8 +130,8 @@ def numbered_fields(first: Sequence[str], width: int, columns: Sequence[str], *,
     return tuple(map(numbers.index, columns))
 
 
-def _columns_option(names: Sequence[str], columns: Sequence[int], *, numbered: bool) -> str:
-    """The option that reads columns, by their names if these are distinct; -1 stands for a column of values.
+def _columns_option(names: Sequence[str], columns: Sequence[int], *, numbered: bool) -> list[str]:
+    """Words of the option that reads columns, by name if the names are distinct; -1 stands for a column of values.
 
     Args:
         numbered: the names are in a comment, which options cannot use.
@@ -139,7 +139,7 @@ def _columns_option(names: Sequence[str], columns: Sequence[int], *, numbered: b
     chosen = [names[at] if at < len(names) else "" for at in columns if at >= 0]
     is_distinct = all(names.count(name) == 1 and "," not in name for name in chosen)
     written = ["VALUE" if at < 0 else names[at] if is_distinct and not numbered else str(at + 1) for at in columns]
-    return shell_command("--columns", ",".join(written), *([] if is_distinct or numbered else ["--header"]))
+    return ["--columns", ",".join(written), *([] if is_distinct or numbered else ["--header"])]
 
 
 def open_ends(
@@ -157,16 +157,19 @@ def open_ends(
         return ends, ""
     times = [have_times([row.fields[at] for row in rows]) for at in range(width)]
     likely = _likely_ends(rows, names, [at for at in range(width) if not times[at]]) or ends
-    chosen = f"`{_columns_option(names or [''] * width, likely, numbered=not names)}`"
+    option = _columns_option(names or [""] * width, likely, numbered=not names)
     if times[ends[0]] != times[ends[1]]:
         at = next(end for end in ends if times[end])
         title = f"column {names[at] if names else at + 1}"
-        return likely, f"{file.location}: {title} has times, not ids; add {chosen}, or `--columns` with other columns"
+        return likely, (
+            f"{file.location}: {title} has times, not ids; add `{shell_command(*option)}`, or `--columns` with other"
+            " columns"
+        )
     # A first row without a number may name the columns, which is asked about later.
     if not names and width > _MOST_UNNAMED and any(map(is_number, rows[0].fields)):
         return likely, (
-            f"{file.location}: nothing names the {width} columns; add {chosen}, or `--columns` with the numbers of the"
-            " columns of sources and targets"
+            f"{file.location}: nothing names the {width} columns; add `{shell_command(*option)}`, or `--columns` with"
+            " the numbers of the columns of sources and targets"
         )
     are_ids = width > 2 and all(is_id(cell) for row in rows for cell in row.fields[:3])
     if not names and not stated.valued and are_ids and _count_rows(rows):

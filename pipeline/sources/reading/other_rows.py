@@ -53,11 +53,11 @@ def refuse_wide(file: SourceFile, line: bytes) -> None:
         InputError: the line has too many fields.
     """
     if max(map(line.count, _SEPARATORS)) >= _MOST_FIELDS:
-        features = shell_command("gnnloom", "features", "NAME", "--feature", file.location)
+        words = "gnnloom", "features", "NAME", "--feature", file.location
         raise InputError(
             f"{file.location}: more than {_MOST_FIELDS:,} fields in the first line, as a matrix or a table of vertices"
-            f" has; `{features}` stores the rows as features, and `--format snap` and `--columns` with the columns of"
-            " both ends read edges"
+            f" has; `{shell_command(*words)}` stores the rows as features, and `--format snap` and `--columns` with the"
+            " columns of both ends read edges"
         )
 
 

@@ -64,7 +64,7 @@ def test_the_help_lists_an_added_algorithm_and_its_options(installed: Installed)
     text = " ".join(installed.run("train", "--help-all").stdout.split())
     assert "|tensor3d|toy|auto]" in text
     assert "toy: row" in text
-    assert "--toy-rounds INTEGER Times that a product is formed (toy) [default: 1]" in text
+    assert "--toy-rounds INTEGER Times that a product is formed (toy). [default: 1]" in text
     assert "toy Row blocks that repeat every product" in text
 
 
