@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from gnnloom.storage.errors import CorruptError, GnnloomError, InputError, NotFo
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.provenance import read_sessions
 from gnnloom.storage.runs.run import Run
+from gnnloom.storage.runs.transfer import Transfer
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.upkeep.lineage import Node, lineage
 from gnnloom.trainer.config.stored_predictions import SMOOTHING
@@ -117,6 +119,23 @@ class RunFacts:
             each for each in (judge, *self.task.figures) if any(len(self.curve(name)[0]) for name in each.names)
         )
         return next(measured, judge)
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes by number; empty if the labels are numbers, or were removed."""
+        inputs, transfer = self.run.inputs(), Transfer.of(self.run)
+        if transfer is not None:
+            return transfer.class_names
+        with suppress(NotFoundError):
+            if "links" in inputs:
+                return self.dataset.links(inputs["links"]).class_names
+            if "vertices" in inputs:
+                return self.dataset.vertices(inputs["vertices"]).class_names
+        return ()
+
+    def class_label(self, number: int) -> str:
+        """Name of a class with its number, or only the number."""
+        return f"{self.class_names[number]} ({number})" if number < len(self.class_names) else str(number)
 
     @property
     def checkpoint_epoch(self) -> int:

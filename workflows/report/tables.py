@@ -211,7 +211,11 @@ def classes_card(facts: RunFacts) -> str | None:
     if not classes:
         return None
     rows = [
-        (str(each["class"]), *(f"{each[name]:.2%}" for name in ("precision", "recall", "f1")), f"{each['support']:,}")
+        (
+            facts.class_label(each["class"]),
+            *(f"{each[name]:.2%}" for name in ("precision", "recall", "f1")),
+            f"{each['support']:,}",
+        )
         for each in classes
     ]
     content = table(("class", "precision", "recall", "F1", "labels"), rows)

@@ -90,17 +90,17 @@ def confusion_picture(facts: RunFacts) -> Picture | None:
     right = np.trace(counts)
     share = f"{right:,} of {counted(int(counts.sum()), 'label')}"
     note = f"Percentages of the true class{scored_epoch(facts)}. The diagonal has {share}."
-    return Picture("confusion", "Confusion matrix", figure, note, _confusion_spots(counts, shares))
+    return Picture("confusion", "Confusion matrix", figure, note, _confusion_spots(facts, counts, shares))
 
 
-def _confusion_spots(counts: NDArray[np.int64], shares: NDArray[np.float64]) -> list[Spot]:
+def _confusion_spots(facts: RunFacts, counts: NDArray[np.int64], shares: NDArray[np.float64]) -> list[Spot]:
     if len(counts) > _HOVERED_CLASSES:
         return []
     return [
         _cell(
             row,
             column,
-            f"class {row} predicted as {column}",
+            f"class {facts.class_label(row)} predicted as {facts.class_label(column)}",
             f"{counted(int(count), 'label')}, {shares[row, column]:.1%}",
         )
         for (row, column), count in np.ndenumerate(counts)
