@@ -40,8 +40,7 @@ class RankRows:
         row_bytes: of the features of a vertex; 0 if they are learned, as rows that change are not cached.
         training: maximum number of its vertices in the training split.
         lengths: histogram of row lengths: number of sampled vertices by nonzeros of their rows; empty if unknown, or if
-            the matrix is not symmetric, so that
-            long rows are not referred to more often than short rows.
+            the matrix is not symmetric, so that long rows are not referred to more often than short rows.
         has_loops: every vertex is a neighbor of itself.
     """
 
@@ -112,8 +111,7 @@ class BatchSizes:
         asked: rows of a batch that other ranks send in a step, if the rows are not learned.
         copied: rows of a batch that are copied from rows of the rank, if the rows are not learned.
         num_batches: maximum number of batches of a rank in an epoch, if none is prepared before its epoch begins; None
-            if batches of the next epoch are,
-            too.
+            if batches of the next epoch are, too.
         kept_bytes: bytes of what else the mode keeps.
         maps_features: the features of all vertices are mapped from disk, in addition to the graph.
         maps_graph: the graph is mapped from disk.

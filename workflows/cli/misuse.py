@@ -94,10 +94,10 @@ def suggested(error: click.UsageError) -> click.UsageError | None:
 
 def _commands_with(option: str, ctx: click.Context | None) -> list[str]:
     """Full names of the commands that have an option."""
-    group = None if ctx is None or ctx.parent is None else ctx.parent.command
-    if ctx is None or ctx.parent is None or not isinstance(group, click.Group):
+    called = ctx.parent if ctx is not None else None
+    if called is None or not isinstance(group := called.command, click.Group):
         return []
-    found, called = [], ctx.parent
+    found = []
     for name in group.list_commands(called):
         command = group.get_command(called, name)
         if command is not None and any(option in (*each.opts, *each.secondary_opts) for each in command.params):

@@ -149,9 +149,10 @@ def plan_transfer(
     """
     config = TrainConfig.of_run(run)
     compare = _compared_types if config.mode.on_types else _compared
-    trained, other, known, products = compare(dataset, run, config, elsewhere)
-    if other.dataset.path == dataset.path and other.inputs.items() <= run.inputs().items():
+    compared = compare(dataset, run, config, elsewhere)
+    if compared is None:
         return None
+    trained, other, known, products = compared
     if other.vertices is not None and not config.task.on_pairs:
         renumbered(known, other.vertices)
     there = Run(other.dataset.run_path(_name(dataset, run, other)))
@@ -226,8 +227,13 @@ def _dataset(dataset: Dataset, elsewhere: Elsewhere) -> Dataset:
 _Compared = tuple[Data | TypedData, Data | TypedData, Transfer, dict[str, str]]
 
 
-def _compared(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewhere) -> _Compared:
-    """The data of a run, compared with another graph without types and its vertex data."""
+def _is_own(dataset: Dataset, run: Run, other: Data | TypedData) -> bool:
+    """Whether the data to predict with are the training data."""
+    return other.dataset.path == dataset.path and other.inputs.items() <= run.inputs().items()
+
+
+def _compared(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewhere) -> _Compared | None:
+    """The data of a run, compared with another graph without types and its vertex data; None for its own graph."""
     there, inputs = _dataset(dataset, elsewhere), run.inputs()
     graph = there.graph(elsewhere.graph)
     try:
@@ -237,6 +243,8 @@ def _compared(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewh
             raise
         vertices = None
     other = Data(there, graph, vertices)
+    if _is_own(dataset, run, other):  # before the training data are opened, which may have been removed
+        return None
 
     def open_trained() -> Data:
         own = dataset.vertices(inputs["vertices"]) if "vertices" in inputs else None
@@ -255,12 +263,14 @@ def _compared(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewh
     return trained, other, _known_data(dataset, run, config, trained), products
 
 
-def _compared_types(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewhere) -> _Compared:
-    """The data of a run, compared with another graph with types and the vertex data of its types."""
+def _compared_types(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewhere) -> _Compared | None:
+    """The data of a run, compared with another graph with types and its vertex data; None for its own graph."""
     there, trained = _dataset(dataset, elsewhere), _still_there(run, lambda: TypedData.trained(dataset, run, config))
     known = _known_data(dataset, run, config, trained)
     graph = other_graph(there, elsewhere.graph, elsewhere.vertices)
     other = TypedData.other(there, graph, elsewhere.vertices, trained, config, known)
+    if _is_own(dataset, run, other):
+        return None
     other.check_against(trained)
     return trained, other, known, {}
 

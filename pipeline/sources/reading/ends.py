@@ -65,7 +65,6 @@ def fields_by_name(
     if not twins and ends == first:
         return None
     others = [at for at in range(len(names)) if at not in ends and not numbers_rows(names[at])]
-    chosen = [_columns_option(names, pair, numbered=numbered) for pair in named_ends]
     question = ""
     if twins:
         columns = _columns_option(names, ends, numbered=numbered)
@@ -74,6 +73,7 @@ def fields_by_name(
             f" `{shell_command(*columns)}`, or `--columns` with the other columns of both ends"
         )
     elif len(named_ends) > 1:
+        chosen = [_columns_option(names, pair, numbered=numbered) for pair in named_ends]
         options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
         question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
     elif valued and len(others) != 1:
