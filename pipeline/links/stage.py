@@ -175,7 +175,7 @@ def known_edges(
     """The graph whose edges are never drawn as negatives: with the reverses, if both directions are held out together.
 
     Args:
-        found: what is known of the reverses; None if directions are apart.
+        found: facts about the reverses; None if directions are apart.
 
     Raises:
         BudgetError: the memory per worker is too small.
@@ -264,7 +264,7 @@ def publish(
 ) -> Links:
     """Make the graph without the held-out pairs, and publish it and then the links.
 
-    In this order, so that links whose graph was never made do not exist.
+    The order ensures that links do not exist without their graph.
     """
     arrays = written_arrays(writer, written.tasks)
     held_out = held_out_splits(train=written.facts["train_held_out"])
