@@ -23,7 +23,7 @@ from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
 from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import find_ends, is_number, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import Stated, find_ends, is_number, names_ids, numbers_rows
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
@@ -350,12 +350,12 @@ def _opened(
     """A table, and the options that open it."""
     said = ("--decimal ,",) if decimal == "," else ()
     try:
-        table = open_table(location, columns, header, "feature", decimal=decimal or ".")
+        table = open_table(location, columns, Stated(header, decimal=decimal or "."), "feature")
     except InputError:
         # Nothing decides whether the first line is a header; in tables of vertices, it mostly is.
         if header is not None:
             raise
-        header, table = True, open_table(location, columns, True, "feature", decimal=decimal or ".")
+        header, table = True, open_table(location, columns, Stated(True, decimal=decimal or "."), "feature")
     return table, (*(() if header is None else ("--header" if header else "--no-header",)), *said)
 
 

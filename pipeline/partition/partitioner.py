@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.storage.option import Option
@@ -152,6 +152,14 @@ class PartitionProblem:
     writer: ArtifactWriter
 
 
+class CheckMemory(Protocol):
+    """See :attr:`Partitioner.check`."""
+
+    def __call__(
+        self, options: PartitionSettings, num_vertices: int, num_entries: int, *, is_symmetric: bool
+    ) -> None: ...
+
+
 @dataclass(frozen=True)
 class Partitioner:
     """A way to partition a graph, as ``--method`` names it.
@@ -172,6 +180,8 @@ class Partitioner:
         weighs_directions: whether it can also weigh the rows that the backward pass of a directed graph sends.
         depends_on_memory: whether the parts depend on the memory of a worker, which then is part of the key.
         is_baseline: whether ``--compare`` offers it.
+        check: raises BudgetError if a matrix with at least ``num_entries`` entries is too large for the memory; called
+            before the matrix is made. None for methods that always fit.
         options: the method's own options by name, given as ``--method-options name=value``. ``fill`` gets their values
             from ``own_options`` of :mod:`gnnloom.pipeline.partition.options`, which it imports itself.
     """
@@ -189,6 +199,7 @@ class Partitioner:
     weighs_directions: bool = False
     depends_on_memory: bool = False
     is_baseline: bool = False
+    check: CheckMemory | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
 
     @property

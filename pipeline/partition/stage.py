@@ -26,7 +26,7 @@ from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
-from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec, least_entries
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
@@ -79,19 +79,30 @@ def partition_graph(
 
 
 def partitioned_matrix(
-    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
+    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster, *, plans: bool = False
 ) -> tuple[Graph, Replication]:
     """The adjacency whose rows are partitioned, and the types whose rows every rank holds.
 
     For a graph with types, the adjacency is the union, which is stored if it is not yet, without the columns of
     replicated types: no rank waits for their rows.
+
+    Args:
+        plans: the method of the options need not fit in memory.
+
+    Raises:
+        BudgetError: the partitioner would need more memory than there is, whatever edges the relations share.
     """
     if isinstance(graph, Graph):
         return graph, Replication()
     direction = BOTH if options.reverse else FORWARD
     reverses = reverse_relations(dataset, graph, cluster) if options.replicate == (AUTO,) else None
     replication = choose_replicated(graph, options.replicate, options.parts, direction, reverses)
-    return union_graph(dataset, graph, UnionSpec(direction, replication.types), cluster), replication
+    spec = UnionSpec(direction, replication.types)
+    check = None if plans or not 1 < options.parts < graph.num_vertices else options.partitioner.check
+    if check is not None:
+        # Before the union is made, which may take longer than the partition.
+        check(options, graph.num_vertices, least_entries(graph, spec), is_symmetric=spec.is_symmetric)
+    return union_graph(dataset, graph, spec, cluster), replication
 
 
 def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:

@@ -225,6 +225,7 @@ class NumpyEdges:
         any_name: whether all ids are names, whatever they look like.
         range_edges: number of edges in a range of a memory-mapped file.
         time_unit: unit in which times that are dates are stored; empty if there are none, or numbers.
+        values: names and arrays of further values of the edges of the only file.
     """
 
     arrays: tuple[EdgeArrays, ...]
@@ -234,6 +235,7 @@ class NumpyEdges:
     any_name: bool = False
     range_edges: int = RANGE_EDGES
     time_unit: str = ""
+    values: tuple[tuple[str, StoredArray], ...] = ()
 
     @classmethod
     def open(cls, locations: Sequence[str], *, weights: bool = False, times: bool = False) -> NumpyEdges:
@@ -249,7 +251,7 @@ class NumpyEdges:
         for pairs in arrays:
             if not pairs.num_edges:
                 raise InputError(f"{pairs.file.location}: the file has no edges")
-        return cls(arrays, weights, times=times, time_unit=_time_unit(arrays))
+        return cls(arrays, weights, times=times, time_unit=unit_of_times(arrays))
 
     def identity(self) -> dict[str, Any]:
         files = [pairs.file.identity() for pairs in self.arrays]
@@ -414,7 +416,7 @@ def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
     return edges
 
 
-def _time_unit(arrays: Sequence[EdgeArrays]) -> str:
+def unit_of_times(arrays: Sequence[EdgeArrays]) -> str:
     """The finest unit of the times of all files; empty if they are numbers that float64 holds.
 
     Raises:

@@ -65,6 +65,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     doubt_of_points,
     likely_separator,
     row_blocks,
+    separator_of,
     split_fields,
 )
 from gnnloom.pipeline.sources.reading.text_table import (
@@ -85,9 +86,6 @@ from gnnloom.storage.wording import counted
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
-#: Characters of the longest separator.
-_MOST_DELIMITER: Final = 8
-
 #: What a user says who gives no option.
 _NOTHING: Final = Stated()
 _HEADER_HINT = "; if the first line names the columns, add `--header`"
@@ -167,11 +165,6 @@ class TextEdges:
         """
         check_values(weights=weights, times=times)
         files, wanted = open_files(locations), column_names(columns, weights=weights, times=times)
-        is_odd = not delimiter.isascii() or any(map(str.isalnum, delimiter))
-        if delimiter != "tab" and (len(delimiter) > _MOST_DELIMITER or is_odd):
-            raise InputError(
-                f"delimiter {delimiter!r}: expected a character such as ';', up to {_MOST_DELIMITER} of them, or tab"
-            )
         if comment != "none" and (len(comment) > 1 or not comment.isascii() or comment.isalnum()):
             raise InputError(f"comment {comment!r}: expected one character such as '#', or none")
         for file in files:
@@ -179,8 +172,9 @@ class TextEdges:
                 raise _no_edges(file)
         if wanted:
             weights, extra_columns = not times and len(wanted) == 3, True
-        between = b"\t" if delimiter == "tab" else delimiter.encode()
-        stated = Stated(header, wanted, between, comment, weights or times, decimal, extra_columns, are_edges=True)
+        stated = Stated(
+            header, wanted, separator_of(delimiter), comment, weights or times, decimal, extra_columns, are_edges=True
+        )
         found = [_look(file, stated, times=times) for file in files]
         tables, opened = tuple(table for table, _ in found), tuple(lines for _, lines in found)
         if times:

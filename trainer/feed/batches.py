@@ -135,6 +135,9 @@ class Batches(ABC, Generic[Made]):
     def prepare(self, epoch: int, number: int) -> Made:
         """Make a batch; several threads may do so at a time."""
 
+    def begin(self) -> None:
+        """Read what all batches have, before the first one is made."""
+
     def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:
         """Some batches of an epoch, in order; close the generator to end the threads.
 
@@ -305,6 +308,10 @@ class StoredBatches(Batches[Made], Generic[Structure, Made]):
     def hot_features(self) -> FeaturesByType:
         """(num_hot, num_features) features of frequent vertices by type, which are read when first asked for."""
         return self._samples.hot_features(self._rank, self._counter)
+
+    def begin(self) -> None:
+        """See :meth:`Batches.begin`: every batch has frequent vertices."""
+        _ = self.hot_features
 
     @cached_property
     def _buffers(self) -> dict[str, RowBuffers]:

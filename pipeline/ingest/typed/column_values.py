@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.binary.edge_columns import checked_times
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges, unit_of_column
 from gnnloom.pipeline.sources.parsers.numerals import COMMA, POINT, REASONS
 from gnnloom.pipeline.sources.reading.fields import parse_dates, parse_exact
@@ -29,6 +30,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     CellBlock,
     Cells,
     CellTable,
+    NamedCells,
     ParquetCells,
     TextCells,
     TextTableCells,
@@ -38,6 +40,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import MOST_TICKS, TIME_UNITS, WHOLE, finest_unit, ticks_of_floats
 from gnnloom.storage.wording import did_you_mean
 
+#: Edges whose files have further columns, or further arrays.
+ValuedEdges: TypeAlias = TextEdges | ParquetEdges | NumpyEdges
 #: Name of the array that has all features.
 FEATURE: Final = "feature"
 #: Cells without a label. -1 is a label of edges, as in networks of trust.
@@ -85,7 +89,7 @@ class ColumnsTable:
 
     @classmethod
     def open(
-        cls, edges: TextEdges | ParquetEdges, columns: Sequence[ValueColumn], location: str, *, are_names: bool
+        cls, edges: ValuedEdges, columns: Sequence[ValueColumn], location: str, *, are_names: bool
     ) -> ColumnsTable:
         """Find the columns in every file of a table.
 
@@ -154,7 +158,7 @@ class ColumnsTable:
 
     def facts(self) -> dict[str, Any]:
         """Facts about the columns for the manifest."""
-        names = {role: [each.name for each in self.columns if each.role == role] for role in self.arrays}
+        names = {role: [each.title or each.name for each in self.columns if each.role == role] for role in self.arrays}
         return {
             "columns": names,
             "weighted": "weight" in names,
@@ -360,8 +364,11 @@ def _ticks_of(date: str, unit: str) -> int | None:
     return int(found.view(np.int64)[0]) if (found == given).all() else None
 
 
-def _cell_tables(edges: TextEdges | ParquetEdges, *, are_names: bool) -> Iterator[CellTable]:
+def _cell_tables(edges: ValuedEdges, *, are_names: bool) -> Iterator[CellTable]:
     """The files of edges as tables of cells, whose rows are the edges."""
+    if isinstance(edges, NumpyEdges):
+        yield NamedCells(edges.values)
+        return
     if isinstance(edges, ParquetEdges):
         yield from (ParquetCells(table) for table in edges.tables)
         return

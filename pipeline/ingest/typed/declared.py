@@ -128,16 +128,22 @@ class Header:
             )
         return replace(self, words=kept)
 
-    def values(self, wanted: Sequence[ValueColumn]) -> list[ValueColumn]:
-        """The columns with values of edges, or of vertices, that the file has."""
+    def values(self, wanted: Sequence[ValueColumn], *, is_read: bool) -> list[ValueColumn]:
+        """The columns with values of edges, or of vertices, that the file has.
+
+        Args:
+            is_read: a file of the table begins with the header, and has rows.
+        """
         found = [each for each in wanted if self.takes(each)]
         is_sorted = len(found) == 1 and found[0].role in ROLES and found[0].fill is None
-        if self.are_edges and not is_sorted:
+        if self.are_edges and not is_sorted and is_read:
             return found
         # A reader of edges and a single number expects numbers of all columns, from 1. A header of its own is not read
-        # with the rows of vertices.
+        # with the rows.
         return [
-            replace(each, name=self.fields[at] if not self.are_edges and self.has_rows else str(at + 1))
+            replace(each, name=self.fields[at])
+            if not self.are_edges and is_read
+            else replace(each, name=str(at + 1), title=each.name)
             for each in found
             for at in self._found(each)
         ]
@@ -245,10 +251,10 @@ class DeclaredTables:
             if first.are_edges:
                 unlisted += filter(None, (_unlisted(first, word, lists) for word in ("START_ID", "END_ID")))
                 name = BY_ROW if first.kinds else valid_name(_stem(first.file))
-                table = table.with_values(first.values(values), first.file.location)
+                table = table.with_values(first.values(values, is_read=bool(table.locations)), first.file.location)
                 relations.append(((first.space("START_ID"), name, first.space("END_ID")), table))
             else:
-                table = replace(table, others=tuple(first.values(values)))
+                table = replace(table, others=tuple(first.values(values, is_read=bool(table.locations))))
                 called = first.space("ID") if "ID" in first.spaces else _stem(first.file)
                 vertices.append((BY_ROW if first.kinds else valid_name(called), table))
         tables = sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from gnnloom.pipeline.sources.reading.files import shown_location
+from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS
 from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
@@ -54,6 +55,7 @@ class ValueColumn:
             cell is the type.
         joined: of a column with types, the separator that joins a type and an id to a name; empty if ids are distinct
             over all types.
+        title: what the column is called if ``name`` is its number; empty if ``name`` says it.
     """
 
     role: str
@@ -62,6 +64,7 @@ class ValueColumn:
     dtype: str = FEATURE_TYPES[0]
     before: str = ""
     joined: str = ""
+    title: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str, what: str, known_roles: Sequence[str] = _OF_EDGES) -> ValueColumn | None:
@@ -140,7 +143,7 @@ class ValueColumn:
         if self.joined:
             return f"{self.role} in {self.name}, joined with the id by {self.joined}"
         kind = "" if self.dtype == FEATURE_TYPES[0] else f"{self.dtype} "
-        return f"{kind}{self.role} in {self.name}{'' if self.fill is None else f' (else {self.fill})'}"
+        return f"{kind}{self.role} in {self.title or self.name}{'' if self.fill is None else f' (else {self.fill})'}"
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,7 @@ class Table:
         headless: files without a header, which have the columns of the first file.
         width: number of fields of every line of text; 0 if lines may have further fields.
         counts: number of rows that each file states; empty if the files state none.
+        opened: the edges, if the description of the table has opened them.
         shown: name of the table in messages, if it is not a file of the user.
         format: format of the files; empty if it is guessed.
         options: names and values of options of the format, for this table alone.
@@ -187,6 +191,7 @@ class Table:
     before: str = ""
     joined: str = ""
     of_edges: bool = False
+    opened: EdgeSource | None = field(default=None, compare=False)
 
     @property
     def location(self) -> str:

@@ -19,6 +19,7 @@ from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NamedEdgeSource
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.text_layout import declared_names
@@ -411,6 +412,8 @@ def _format_of(table: Table, format_name: str | None) -> Format:
 def _open(
     table: Table, columns: Sequence[str], options: Mapping[str, Any], format_name: str | None, any_name: bool
 ) -> EdgeSource:
+    if table.opened is not None:
+        return table.opened
     chosen = dict(options)
     if columns:
         chosen["columns"] = columns if isinstance(columns, OneColumn) else tuple(columns)
@@ -500,6 +503,8 @@ def _open_columns(table: Table, edges: EdgeSource, *, are_names: bool, has_colum
     """The columns that are stored next to the edges; None if there are none."""
     if not table.others:
         return None
+    if isinstance(edges, NumpyEdges) and edges.values:
+        return ColumnsTable.open(edges, table.others, table.location, are_names=are_names)
     if len(table.columns) != 2 or not (has_columns and isinstance(edges, TextEdges | ParquetEdges)):
         raise InputError(f"{table.location}: name the columns of both ends, before those with {table.others[0].role}")
     return ColumnsTable.open(edges, table.others, table.location, are_names=are_names)

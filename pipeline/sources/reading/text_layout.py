@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 
 #: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
@@ -30,6 +31,8 @@ _NUMBERS = re.compile(rb"\d+(:[-+.\d]+)+")
 #: A first line that names the separator; and a number with a sign between each three digits, perhaps with decimals.
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE | re.ASCII)
 _GROUPED = re.compile(r"[-+]?\d{1,3}([ ,.'\u2019\u00a0\u202f])\d{3}(\1\d{3})*((?!\1)[.,]\d+)?", re.ASCII)
+#: Maximum number of characters between fields.
+_MOST_DELIMITER: Final = 8
 #: A number with three decimals, or with a point that separates thousands.
 _POINTED = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 #: Digits of a count are fewer.
@@ -97,6 +100,21 @@ def declared_names(names: Sequence[str], name: str) -> list[int]:
     return exact or [number for number, each in enumerate(names) if name and each.partition(":")[0] == name]
 
 
+def separator_of(delimiter: str) -> bytes:
+    """The bytes between fields that a delimiter stands for; empty for an empty one.
+
+    Args:
+        delimiter: one or more characters, or ``tab``.
+
+    Raises:
+        InputError: a file cannot have it between fields.
+    """
+    is_odd = not delimiter.isascii() or any(map(str.isalnum, delimiter))
+    if delimiter != "tab" and (len(delimiter) > _MOST_DELIMITER or is_odd):
+        raise InputError(f"delimiter {delimiter!r}: expected up to {_MOST_DELIMITER} characters such as ';', or tab")
+    return b"\t" if delimiter == "tab" else delimiter.encode()
+
+
 @dataclass(frozen=True)
 class Stated:
     """Facts that the user states about text files.
@@ -120,6 +138,16 @@ class Stated:
     decimal: str = "."
     extra_columns: bool = False
     are_edges: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The stated header, decimals and separator."""
+        found: dict[str, Any] = {} if self.header is None else {"header": self.header}
+        found |= {} if self.decimal == "." else {"decimal": self.decimal}
+        return found | ({"delimiter": self.separator.decode()} if self.separator else {})
+
+
+#: What a user says who states nothing.
+UNSTATED: Final = Stated()
 
 
 @dataclass(frozen=True)

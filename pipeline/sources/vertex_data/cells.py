@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -452,6 +453,82 @@ class NumpyCells:
     def with_unpacked(self, unpacked: Unpacked) -> NumpyCells:
         ids = None if self.row_ids is None else unpacked_array(self.row_ids, unpacked)
         return NumpyCells(unpacked_array(self.array, unpacked), ids)
+
+
+@dataclass(frozen=True)
+class NamedCells:
+    """Mapped arrays of numbers with a row for each row of a table; implements :class:`CellTable`.
+
+    Attributes:
+        arrays: names and arrays, (n,) or (n, width), in C order; the columns of an array with several are called
+            ``NAME_0`` and so on.
+    """
+
+    arrays: tuple[tuple[str, StoredArray], ...]
+
+    is_shared = True
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, StoredArray, int]]:
+        """Name of each column, its array, and its number there."""
+        found = []
+        for name, array in self.arrays:
+            width = array.shape[1] if len(array.shape) > 1 else 1
+            found += [(f"{name}_{at}" if width > 1 else name, array, at) for at in range(width)]
+        return found
+
+    @property
+    def file(self) -> SourceFile:
+        return self.arrays[0][1].file
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self._columns)
+
+    @property
+    def width(self) -> int:
+        return len(self._columns)
+
+    def first_cells(self, column: int) -> tuple[str, list[str]]:
+        block = next(self.read(SourceRange(0, 0, min(LOOKED_AT, self.num_rows())), [column]), None)
+        return "number", [] if block is None else [name.decode() for name in block.columns[0].words()]
+
+    def num_rows(self) -> int:
+        return self.arrays[0][1].shape[0]
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return table_ranges(self.num_rows(), self.num_rows() * self.width * 8)
+
+    def read(self, span: SourceRange, columns: Sequence[int]) -> Iterator[CellBlock]:
+        import pyarrow as pa  # noqa: PLC0415 - only some tables need it
+
+        chosen = [self._columns[column] for column in columns]
+        rows = max(1, _BLOCK_VALUES // self.width)
+        for start in range(span.start, span.stop, rows):
+            stop = min(start + rows, span.stop)
+            # An array is read once for all of its columns.
+            tables = dict[str, NDArray[Any]]()
+            for _, array, _ in chosen:
+                width = array.size // max(1, array.shape[0])
+                if str(array) not in tables:
+                    flat = next(array.read_flat(start * width, stop * width, (stop - start) * width))
+                    tables[str(array)] = _plain_numbers(flat).reshape(-1, width)
+            cells = tuple(ArrayCells(pa.array(tables[str(array)][:, at])) for _, array, at in chosen)
+            yield CellBlock(start, np.arange(start, stop), cells)
+
+    def read_rows(self, start: int, stop: int, columns: Sequence[int]) -> Iterator[CellBlock]:
+        return self.read(SourceRange(0, start, stop), columns)
+
+    def error(self, at: int, column: int, reason: str) -> InputError:
+        _, array, number = self._columns[max(0, column)]
+        where = f", column {number}" if len(array.shape) > 1 else ""
+        return InputError(f"{array}, row {at:,}{where}: {reason}")
+
+
+def _plain_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers of a type that Arrow converts."""
+    plain = {"f2": np.float32, "b1": np.uint8}.get(values.dtype.str[1:])
+    return values if plain is None else values.astype(plain)
 
 
 @dataclass(frozen=True)

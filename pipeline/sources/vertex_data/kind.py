@@ -42,6 +42,8 @@ FILLING: Final = (
     Option("missing_indicator", bool, "Add a column of zeros and ones for each column with missing features."),
     Option("categories", int, "Maximum number of distinct words in a column; each becomes a feature.", 100, least=1),
 )  # fmt: skip
+#: The option for what is between the fields of text files.
+DELIMITER: Final = Option("delimiter", str, "Separator between fields of text files, or tab; detected by default.")
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (
     Option("dim", int, "Number of synthetic features.", 128, least=1, most=MOST_COLUMNS),

@@ -202,22 +202,14 @@ def _listing(table: CellTable) -> str:
     return f"the columns are {', '.join(table.names[:_LISTED])}{more}"
 
 
-def open_table(
-    location: str,
-    columns: Sequence[str],
-    header: bool | None,
-    array: str,
-    ids: str | None = None,
-    decimal: str = ".",
-) -> CellTable:
+def open_table(location: str, columns: Sequence[str], stated: Stated, array: str, ids: str | None = None) -> CellTable:
     """Open a table whose columns are chosen.
 
     Args:
         columns: columns of the table that the user names; the member of an ``.npz``.
-        header: whether the first line of text names the columns; None if the user did not say.
+        stated: header, separator and decimals of text.
         array: the array of an ``.npz``, if ``columns`` is empty.
         ids: name or number of the column of ids, if the user says.
-        decimal: the character before the decimals of text.
 
     Raises:
         NotFoundError: the file does not exist.
@@ -228,7 +220,7 @@ def open_table(
     file = open_file(location)
     if is_parquet(location):
         return ParquetCells(ParquetTable.open(file))
-    return open_text(file, columns, header, ids, decimal)
+    return open_text(file, columns, stated, ids)
 
 
 def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
@@ -236,19 +228,17 @@ def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
     return NumpyCells(table.array, row_ids) if isinstance(table, NumpyCells) and row_ids is not None else table
 
 
-def open_text(
-    file: SourceFile, columns: Sequence[str], header: bool | None, ids: str | None = None, decimal: str = "."
-) -> TextTableCells:
+def open_text(file: SourceFile, columns: Sequence[str], stated: Stated, ids: str | None = None) -> TextTableCells:
     """Find the separator and the header of a text file; arguments as for :func:`open_table`.
 
     Raises:
         InputError: the file has no rows, or its first line may be a header.
     """
-    sample = Sample.of(file, Stated(header, decimal=decimal))
+    sample, header = Sample.of(file, stated), stated.header
     if not sample.rows:
         raise InputError(f"{file.location}: the file is empty; expected a line per vertex")
     refuse_drawn(file, sample)
-    if has_commas := decimal == ",":
+    if has_commas := stated.decimal == ",":
         sample = replace(sample, rows=tuple(replace(row, fields=_with_points(row.fields)) for row in sample.rows))
     first, rows = sample.rows[0], sample.rows[1:]
     names, width, question = first.fields, len(first.fields), ""

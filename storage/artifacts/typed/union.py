@@ -84,6 +84,17 @@ class UnionSpec:
         return source not in self.without_sources and target not in self.without_targets
 
 
+def least_entries(graph: TypedGraph, spec: UnionSpec) -> int:
+    """Number of entries that a union has at least: relations between the same types may have the same edges."""
+    found: dict[tuple[str, str], int] = {}
+    for each in graph.relations:
+        ends = each.source.name, each.target.name
+        for source, target in {FORWARD: [ends], BACKWARD: [ends[::-1]]}.get(spec.direction, [ends, ends[::-1]]):
+            if spec.has(source, target):
+                found[source, target] = max(found.get((source, target), 0), each.nnz - each.parallel)
+    return sum(found.values())
+
+
 @dataclass(frozen=True)
 class PlacedMatrix:
     """The matrix of a relation or of a reverse, at its place among all vertices.

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec, least_entries
+from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
 from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import cover_sent, rows_sent
@@ -134,6 +135,23 @@ def test_the_vertices_of_a_type_are_shared_evenly(catalog: Catalog, tmp_path: Pa
     plain = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05), HERE)
     named = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05, balance="nonzeros"), HERE)
     assert named.artifact.key == plain.artifact.key
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("method", "model"), [("metis", "graph"), ("mtkahypar", "hypergraph"), ("kaminpar", "graph")])
+def test_what_does_not_fit_in_memory_is_refused_before_the_union(
+    catalog: Catalog, tmp_path: Path, method: str, model: str, reverse: bool
+) -> None:
+    dataset = catalog.create("shop")
+    graph = ingest_kept(random_problem(1, edges=2000), dataset, tmp_path / "tables")
+    options = PartitionOptions(4, method, model=model, reverse=reverse, memory_limit=4096)
+    with pytest.raises(BudgetError, match=f"method {method}.*memory"):
+        partition_graph(dataset, graph, options, HERE)
+    assert not list(dataset.path.glob("transpose/*"))
+    # Equal edges of several relations and parallel edges are one entry, so the number is a lower bound.
+    direction = BOTH if reverse else FORWARD
+    union, _ = dense_union(graph, "both" if reverse else "forward")
+    assert 0 < least_entries(graph, UnionSpec(direction)) <= np.count_nonzero(union)
 
 
 def test_options_of_types_are_refused_where_they_mean_nothing(catalog: Catalog, tmp_path: Path) -> None:

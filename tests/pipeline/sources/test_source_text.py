@@ -368,7 +368,7 @@ def test_semicolons_are_recognized(tmp_path: Path) -> None:
         (TABLE, {"columns": "user_a"}, r"columns 'user_a': expected src,dst\[,weight\]"),
         ("a,b,c\n", {"columns": "1,d"}, r"no column 1; the first line has a, b, c; .* `--no-header`"),
         ("a,b,c\n", {"columns": "1,4", "header": False}, r"no column 4; the first line has 1, 2, 3$"),
-        ("1a2\n", {"delimiter": "a"}, r"delimiter 'a': expected a character such as"),
+        ("1a2\n", {"delimiter": "a"}, r"delimiter 'a': expected up to 8 characters"),
         ("1|2\n", {"comment": "//"}, r"comment '//': expected one character"),
     ],
 )

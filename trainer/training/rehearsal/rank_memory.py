@@ -159,8 +159,6 @@ def why_unknown(config: TrainConfig) -> str | None:
     kind = config.mode.kind
     if kind.is_sampled and kind.batch is None:
         return f"mode {config.mode.name} states no sizes of its batches"
-    if config.mode.on_types and config.mode.samples is not None:
-        return "nothing states the sizes of stored batches of a graph with types"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.wording import did_you_mean
 
 #: Bytes of a description, at most.
 _MOST_BYTES: Final = 16 << 20
@@ -158,6 +159,20 @@ def parse_ends(given: Described, text: str) -> Ends:
         raise given.error("source type, relation and target type with colons between them, such as author:writes:paper")
     source, name, target = map(str.strip, parts)
     return source, name, target
+
+
+def check_listed(given: Described, ends: Ends, types: Collection[str]) -> None:
+    """Check that a description lists both types of a relation.
+
+    Args:
+        given: the value that names the relation.
+
+    Raises:
+        InputError: the description lacks a type.
+    """
+    for name in (ends[0], ends[2]):
+        if name not in types:
+            raise given.error(f"types that the description lists ({did_you_mean(name, sorted(types))})")
 
 
 def pairs_table(locations: list[str], kind: Described, delimiter: str, counts: tuple[int, ...] = ()) -> Table:

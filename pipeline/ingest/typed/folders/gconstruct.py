@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.folders.description import Described, local_path, read_json, sorted_relations
+from gnnloom.pipeline.ingest.typed.folders.description import (
+    Described,
+    check_listed,
+    local_path,
+    read_json,
+    sorted_relations,
+)
 from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import NotFoundError
@@ -43,10 +49,12 @@ def gconstruct_tables(location: str) -> DeclaredTables | None:
     if not all(isinstance(content.value[name], list) for name in ("nodes", "edges")):
         return None
     given: dict[Ends, Table] = {}
+    types = {each["node_type"].text() for each in content["nodes"].items()}
     for each in content["edges"].items():
         parts = [part.text() for part in each["relation"].items()]
         if len(parts) != 3 or tuple(parts) in given:
             raise each["relation"].error("source type, relation and target type that are not there already")
+        check_listed(each["relation"], (parts[0], parts[1], parts[2]), types)
         columns = [each[name].text() for name in ("source_id_col", "dest_id_col")]
         given[parts[0], parts[1], parts[2]] = _table(each, columns, of_edges=True)
     relations = sorted_relations(given)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import SourceFile, shown_location
-from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, UNSTATED, Sample, Stated, names_ids, numbers_rows
 from gnnloom.pipeline.sources.reading.text_table import spelled
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
@@ -66,6 +66,18 @@ def _as_read(table: CellTable, num_values: int, ids: int | None) -> CellTable:
     if isinstance(table, TextTableCells):
         return replace(table if ids is not None else table.counted(), sample=())
     return table
+
+
+def _deciding(table: CellTable, text: Stated) -> Stated:
+    """The facts that the user states about a table, without a separator that is found anyway."""
+    first = table.parts[0] if isinstance(table, PartedCells) else table
+    if not isinstance(first, TextTableCells) or not text.separator:
+        return replace(text, separator=b"")
+    try:
+        found = Sample.of(first.file, replace(text, separator=b"")).separator
+    except InputError:
+        return text
+    return replace(text, separator=b"") if found == text.separator else text
 
 
 def _without_fills(columns: Sequence[str], location: str, option: str) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -143,9 +155,8 @@ class ChosenColumns:
         *,
         ids: str | StoredArray | None = None,
         by_id: bool = False,
-        header: bool | None = None,
+        text: Stated = UNSTATED,
         filling: Filling | None = None,
-        decimal: str = ".",
         parts: Parts = (),
     ) -> ChosenColumns:
         """Find the columns.
@@ -157,9 +168,8 @@ class ChosenColumns:
             option: the option that names the table.
             ids: name or number of the column of ids, or an array of them.
             by_id: the rows have ids; if ``ids`` is None, the first column does.
-            header: whether the first line of text names the columns; None if the user did not say.
+            text: header, separator and decimals of text files.
             filling: what becomes of missing features and of words.
-            decimal: the character before the decimals in text files.
             parts: further files of the table.
 
         Raises:
@@ -171,9 +181,9 @@ class ChosenColumns:
         named_ids = ids if isinstance(ids, str) else None
         stated: dict[str, Any] = {"columns": list(columns)}
         columns, fills = _without_fills(columns, location, option)
-        table = with_ids(open_table(location, columns, header, option, named_ids, decimal), row_ids)
+        table = with_ids(open_table(location, columns, text, option, named_ids), row_ids)
         if parts:
-            others = [open_table(each, columns, has, option, named_ids, decimal) for each, has in parts]
+            others = [open_table(each, columns, replace(text, header=has), option, named_ids) for each, has in parts]
             table = PartedCells.of([table, *others])
         named = () if is_numpy(location) and shown_location(location).endswith("npz") else columns
         has_index = table.width > 1 and numbers_rows(table.names[0]) if table.names else False
@@ -206,10 +216,7 @@ class ChosenColumns:
         array = array_in_file(option, sum(column.width for column in found))
         if id_column is not None:
             stated["ids"] = row_ids.file.identity() if row_ids is not None else ids
-        if header is not None:
-            stated["header"] = header
-        if decimal != ".":
-            stated["decimal"] = decimal
+        stated |= _deciding(table, text).to_json()
         question = ids_question(table, numbers, id_column, is_stated=ids is not None)
         chosen = cls(table, array, tuple(found), id_column, filling or Filling(), None, stated, question)
         chosen._check(option, is_stated=bool(named))
