@@ -46,7 +46,7 @@ _ADMITTED: Final = frozenset(
     }
 )
 _ONE_GRAPH: Final = "save one graph with torch.save(dataset[0].to_dict(), FILE)"
-#: What to do about objects of PyG that are not read.
+#: Advice about objects of PyG that are not read.
 _REMEDIES: Final[Mapping[str, str]] = {
     "torch_geometric.data.hetero_data.": (
         "A HeteroData has several types of vertices; pass it to gnnloom.ingest in Python, or save one relation as"
@@ -127,7 +127,7 @@ class PygFile:
         if isinstance(stated, int):
             return stated
         for name in (_X, _Y, *self.masks()):
-            # What is not a dense tensor is refused when the vertex data are opened.
+            # Values other than dense tensors are refused when the vertex data are opened.
             if name in self and self.attributes[name].name == TENSOR and (shape := self.tensor(name).shape):
                 return shape[0]
         return None
@@ -239,7 +239,7 @@ def unread_tensors(locations: Sequence[str]) -> list[str]:
     for name in file.tensors():
         if name in known or name.startswith(("edge", "adj")):
             continue
-        # Whatever cannot be read is not missed.
+        # Values that cannot be read are not needed.
         with suppress(InputError):
             if rows and file.tensor(name).shape[:1] == (rows,):
                 found.append(name)
