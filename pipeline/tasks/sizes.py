@@ -1,4 +1,4 @@
-"""The sizes with which stages plan: those of stored artifacts, from their manifests, or stated ones."""
+"""The sizes with which stages plan: measured ones from manifests of stored artifacts, or stated ones."""
 
 from __future__ import annotations
 

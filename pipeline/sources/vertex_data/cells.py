@@ -471,7 +471,7 @@ class PartedCells:
         """Put files together.
 
         Raises:
-            InputError: the columns of a file differ from those of the first one, or there are too many files.
+            InputError: a file has other columns than the first file, or there are too many files.
         """
         first = parts[0]
         if len(parts) > 1 << _PART_BITS:

@@ -409,7 +409,7 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
     """Find the kinds of some columns of a table.
 
     Args:
-        array: the array that is made of them.
+        array: the array for the columns.
 
     Raises:
         InputError: the type of a column cannot be read, or cells may be lists of two numbers or decimals.

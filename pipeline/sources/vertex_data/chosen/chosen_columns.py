@@ -164,7 +164,7 @@ class ChosenColumns:
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: a file is not a table, or its columns differ from those of the first one; a column does not
+            InputError: a file is not a table, or has other columns than the first file; a column does not
                 exist or does not fit the array; or its fill is not valid.
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
