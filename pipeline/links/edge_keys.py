@@ -35,7 +35,7 @@ from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 STEP_ENTRIES: Final = 1 << 20
 #: Bytes of an entry while the pairs of a block are read: row, column, weight, source, target, random word and a copy.
 _ENTRY_BYTES: Final = 64
-#: Bytes more for the edges of a relation: their positions.
+#: Further bytes for the edges of a relation: their positions.
 _POSITION_BYTES: Final = 8
 #: Bytes of a value on disk, at most, and of the values of an entry in memory: as read, chosen, compared and converted.
 _WORD_BYTES: Final = 8

@@ -49,7 +49,7 @@ _PAIR_BYTES: Final = 16
 #: Limits of :func:`_number`: of the pairs of a pool, and of the vertices.
 _MOST_PAIRS: Final = 1 << 32
 _MOST_VERTICES: Final = 3_037_000_499
-#: What a cursor holds: row of the range, position of the next entry, non-edges before the row, whether the row has had
+#: Fields of a cursor: row of the range, position of the next entry, non-edges before the row, whether the row has had
 #: its loop or can have none, number of the next pair in the pool, the end of the pool, different columns of the
 #: row's entries before the next one, and the last such column.
 _ROW, _ENTRY, _BEFORE, _LOOP, _NEXT, _STOP, _SEEN, _LAST = range(8)

@@ -179,7 +179,7 @@ def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_t
         return Directions.APART
     if found.same_weights and (found.same_times or not by_time):
         LOGGER.warning(
-            "every edge is there in both directions: links hold both out together, as of the same graph stored with"
+            "every edge is there in both directions: links hold both out together, as for the same graph stored with"
             " --undirected; --reciprocal apart holds each direction out by itself"
         )
         return Directions.ONE_PAIR

@@ -119,7 +119,7 @@ def _make_part(problem: PartitionProblem, partitioner: Partitioner) -> None:
     writer = problem.writer
     if writer.recorded_of([_PART]):
         return
-    # Parts that are found once more need not be the same, so what is known about them goes.
+    # Parts that are computed again may differ, so facts about the former ones are dropped.
     for task in writer.recorded("parts/"):
         writer.forget(task)
     # One part sends nothing, and a part of one vertex cannot lose it.

@@ -15,7 +15,7 @@ from typing import Final
 from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.faults import fault_point
 
-#: What the names of work folders in scratch space begin with.
+#: Prefix of the names of work folders in scratch space.
 _OURS: Final = "gnnloom-"
 
 

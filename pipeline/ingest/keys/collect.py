@@ -97,7 +97,7 @@ def collect_range(task: CollectKeysTask) -> Done:
             for table, (keys, file, (found, _)) in enumerate(zip(tables, files, distinct, strict=True)):
                 _record_file(facts, table, keys, file, found)
             facts["bytes"] = files[-1].stop
-        # How often a list names its vertices.
+        # Number of times that a list names its vertices.
         output.facts = facts | ({"rows": edges} if task.is_list else {})
     return Done(edges)
 

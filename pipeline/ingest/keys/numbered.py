@@ -123,7 +123,7 @@ class KeyPlan:
         sizes = self.sizes
         ranges = self.source.ranges() if self.source is not None else [SourceRange(0, 0, 0)] * sizes.num_ranges
         lanes, count = LaneSet.named("keys/collected", len(ranges), self.writer.scratch), max(1, len(ranges))
-        # Along with what is gathered, the chunk that is being read, and what it is parsed from.
+        # In addition to the gathered edges: the chunk that is being read, and the text that it is parsed from.
         memory = min(gathered_memory(self.memory) + 20 * CHUNK_EDGES, -(-sizes.source_bytes // count) * 12)
         needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
         tasks = [

@@ -98,8 +98,8 @@ class VertexBuckets:
         return Shuffle(f"table/{array}", self.num_buckets, columns, self.num_buckets)
 
 
-#: What to do about ids that differ in leading zeros only, and about missing ones.
-_NAMES_HINT = "; write it as the edges do, or ingest these with `--ids names`"
+#: Advice about ids that differ in leading zeros only, and about missing ones.
+_NAMES_HINT = "; write it as in the edges, or ingest the edges with `--ids names`"
 _MISSING = "the id of the vertex is missing; remove the row"
 
 

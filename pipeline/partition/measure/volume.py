@@ -222,7 +222,7 @@ def pair_shuffle(direction: str, num_parts: int) -> Shuffle:
 
 def count_block(task: CountTask) -> int:
     """Count the rows of a block; returns its nonzeros."""
-    # The pairs go through a file: what a task returns passes through the scheduler and has to stay small.
+    # The pairs go through a file: results of tasks pass through the scheduler and have to stay small.
     with task.writer.task(task.name) as output, task.pairs.routed(output, task.lane) as out:
         for pair, rows in (_table_counts if task.buffers.has_table else _sorted_counts)(task):
             out.add(Index.of_positions(pair), {"rows": rows})

@@ -123,7 +123,7 @@ def find_boundary(
     # ``whole`` counts the pins of the nets that lie inside as a whole, because they are in an earlier ring.
     whole, near, num_nets, found = sum(results(_cut_phase(nets, part_path), cluster)), 0, 0, None
     for width in range(1, WIDEST + 1):
-        # The two tests before the last one compare lower bounds, before tasks list what would not fit.
+        # The two tests before the last one compare lower bounds, before tasks list nets that would not fit.
         if not whole or not fits(whole, near):
             break
         new, nets_of_new = _grow(_Ring(nets, vertices, width, width, folder), cluster)

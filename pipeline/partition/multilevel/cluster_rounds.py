@@ -74,8 +74,8 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 ROUNDS = 16
 #: Bytes of a join; a round has at most one join per vertex.
 _JOIN_BYTES = 24
-#: Columns of what tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and the clusters
-#: that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
+#: Columns of the arrays that tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and
+#: the clusters that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
 _JOIN, _UPDATE, _WEIGHT = (
     Column(name, "int64", (width,)) for name, width in (("join", 3), ("update", 3), ("weight", 2))
 )

@@ -57,7 +57,8 @@ _NET_BYTES = 80
 #: Bytes of the hash and number of a net in a lane; every task that finds identical nets reads a range of these. Bytes
 #: of the number and weight of a kept net.
 _HASH_BYTES = 16
-#: Columns of what tasks route: the hash of the pins of a net, and the net; a net that is kept, and its weight.
+#: Columns of the arrays that tasks route: the hash of the pins of a net, and the net; a net that is kept, and its
+#: weight.
 _HASHES = (Column("hash", "uint64"), Column("net", "int64"))
 _KEPT = (Column("net", "int64"), Column("weight", "int64"))
 

@@ -38,7 +38,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 #: Up to this many vertices of one weight are dealt one by one.
 _FEW = 32
 
-#: What the parts get of each class: (num_classes,) int64 weights, ascending; (num_classes + 1,) int64 bounds of the
+#: The share of each part in each class: (num_classes,) int64 weights, ascending; (num_classes + 1,) int64 bounds of the
 #: runs of each; (num_runs,) int32 part that a run of vertices goes to, and int64 vertices of the class up to its end.
 _DEALT = ("weight", "offset", "part", "end")
 

@@ -76,8 +76,8 @@ _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
 _MOVE_BYTES, _STATE_BYTES = 16, 16
 #: Minimum number of classes per merge: a merge also sorts the classes that were merged before.
 _MERGED_AT_ONCE = 1 << 16
-#: Columns of what tasks route: a vertex, and the class of its move; a class of moves, and its weight; a net, and the
-#: indices of the parts that a pin of it leaves and joins.
+#: Columns of the arrays that tasks route: a vertex, and the class of its move; a class of moves, and its weight; a net,
+#: and the indices of the parts that a pin of it leaves and joins.
 _MOVE, _UPDATE = Column("move", "int64", (2,)), Column("update", "int64", (3,))
 _CLASSES = (Column("class", "int64"), Column("weight", "int64"))
 

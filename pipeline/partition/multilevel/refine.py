@@ -217,7 +217,8 @@ class _BestParts:
         self._is_current = self._best is None or found < self._best
         if self._is_current:
             self._best = found
-            # A new file each time: a task that was taken for dead but still runs cannot change what is kept later.
+            # A new file each time: a task that was taken for dead but still runs cannot change a file that is kept
+            # later.
             path = self._folder / f"best-{uuid.uuid4().hex}.npy"
             create_part_vector(path, self._hypergraph.num_vertices)
             run_pieces(copy_phase(self._part_path, path, self._hypergraph.num_vertices), cluster)

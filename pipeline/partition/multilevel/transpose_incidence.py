@@ -72,7 +72,7 @@ class TransposeSizes:
             num_columns: all ids are below it.
             memory: bytes for the buffers of a task.
         """
-        # Tasks that sort hold the checksums of all lanes; an eighth is left for what else is held of every lane.
+        # Tasks that sort hold the checksums of all lanes; an eighth remains for their other data about each lane.
         buffers = max(memory // 4, memory * 7 // 8 - table_bytes(NUMBER_BYTES * num_ids))
         capacity = max(1, min(buffers // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
         runs = max(1, -(-num_ids // capacity))
