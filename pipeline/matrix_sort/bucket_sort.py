@@ -109,7 +109,7 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
     # The merges do not depend on the blocks, which this process cuts by the few merged files rather than by all files.
     run([merged.scatter, *merged.spilled.merges("merge")], cluster, plan.writer)
     add_loops = plan.options.self_loops == "add"
-    units, block_entries = cut_blocks(_unit_entries(merged), sizes.shift, add_loops=add_loops)
+    units, block_entries = cut_blocks(_unit_entries(merged), sizes.shift, plan.writer.scratch, add_loops=add_loops)
     return replace(sizes, block_units=units, block_entries=block_entries)
 
 

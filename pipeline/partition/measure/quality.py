@@ -136,7 +136,7 @@ def _measure_block(task: _LoadTask) -> int:
     with task.writer.task(task.name) as output, task.sums.routed(output, task.lane) as out:
         names = [column.name for column in task.sums.columns]
         sums, heaviest = np.zeros((len(names), num_parts), dtype=np.int64), 0
-        for rows in row_ranges(graph, task.block):
+        for rows in row_ranges(graph, task.block, task.writer.scratch.range_rows):
             first, count = rows.first, len(rows.nonzeros)
             nonzeros = graph.row_entries(first, rows.nonzeros)
             weight = row_weights(graph, first, rows.nonzeros, task.weights)

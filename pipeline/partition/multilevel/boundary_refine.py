@@ -87,7 +87,7 @@ def refine_boundary(
         LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
         improved = refinement.improve(small, np.array(map_array(given_path)))
         improved_path = store_vector(folder / "improved.npy", improved)
-        run_pieces(inherit_phase(clusters, improved_path, part_path, num_vertices), nearby)
+        run_pieces(inherit_phase(clusters, improved_path, part_path, hypergraph), nearby)
         return True
 
 

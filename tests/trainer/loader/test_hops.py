@@ -10,6 +10,7 @@ from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
 from gnnloom.trainer.loader.hops import batch_hops, edge_weight, sample_hops
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.graphs import random_adjacency
 from support.samples import Seeded, in_memory, seeded
 from support.tolerance import assert_close
@@ -58,11 +59,14 @@ def test_what_a_batch_and_its_sample_give_is_the_same() -> None:
     assert (one.num_sampled_nodes, one.num_sampled_edges) == (other.num_sampled_nodes, other.num_sampled_edges)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("normalization", ["symmetric", "mean", "none"])
-@pytest.mark.parametrize("fanouts", [[ALL, ALL], [3, 2]])
-def test_weights_of_edges_are_those_of_the_whole_graph(fanouts: list[int], normalization: str, weighted: bool) -> None:
-    sampler = _sampler(fanouts, weighted=weighted)
+@pytest.mark.parametrize(
+    ("weighted", "normalization", "fanouts"),
+    few_of([False, True], ["symmetric", "mean", "none"], [(ALL, ALL), (3, 2)], together=2),
+)
+def test_weights_of_edges_are_those_of_the_whole_graph(
+    fanouts: tuple[int, ...], normalization: str, weighted: bool
+) -> None:
+    sampler = _sampler(list(fanouts), weighted=weighted)
     matrix = sampler.graph.matrix
     data = np.ones(matrix.nnz) if matrix.data is None else matrix.data.astype(np.float64)
     row = np.repeat(np.arange(N), np.diff(matrix.indptr))
@@ -80,7 +84,7 @@ def test_weights_of_edges_are_those_of_the_whole_graph(fanouts: list[int], norma
     drawn = np.bincount(row[entry], minlength=N)
     share = np.diff(matrix.indptr)[row[entry]] / drawn[row[entry]]
     assert_close(found, (data * factor)[entry] * share)
-    if fanouts == [ALL, ALL]:
+    if fanouts == (ALL, ALL):
         assert (share == 1).all()
 
 
