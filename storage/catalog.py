@@ -241,7 +241,7 @@ class Dataset:
     def origin(self, graph: str) -> str:
         """Key of the graph whose vertices a graph has: itself, or the one that links were held out from.
 
-        Vertex data of the one are vertex data of the other, too.
+        Both graphs share their vertex data.
         """
         inputs = {info.key: info.inputs for info in self.artifacts("graph")}
         while "graph" in inputs.get(graph, {}):

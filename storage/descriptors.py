@@ -1,4 +1,4 @@
-"""Finds what can be added to gnnloom: algorithms, partitioners and formats, each described by one object in one file.
+"""Finds the extensions of gnnloom: algorithms, partitioners, formats and others, each described by one object.
 
 A *descriptor* is a module-level constant, such as ``ALGORITHM`` in ``gnnloom/trainer/algorithms/tensor3d.py``. Built-in
 descriptors are found by importing every module of their room. Other packages register theirs as entry points whose

@@ -42,7 +42,7 @@ _OUT_OF_MEMORY: Final = ("can't allocate memory", "not enough memory", "can't st
 def check_is_of_content(error: BaseException, path: Path | str, also: Collection[int] = ()) -> None:
     """Raise an error again, with its file, if it says nothing about what is stored: limits, permissions, the disk.
 
-    Whatever reports errors as damage, or as a wrong file, calls this first: users remove what is called damaged.
+    Call this before an error is reported as damage or as a wrong file, because users remove damaged files.
 
     Args:
         path: the file or folder that was read or made.

@@ -24,7 +24,7 @@ _STOP_SECONDS, _STOP_POLL_SECONDS = 300.0, 0.05
 
 
 class LostClusterError(LaunchError):
-    """The scheduler is gone, and nobody knows the state of its tasks."""
+    """The scheduler is gone, and the state of its tasks is unknown."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -59,8 +59,8 @@ class ClusterOptions:
             they are first needed.
         memory: bytes that one worker may use.
         address: address of the scheduler, such as ``tcp://host:8786``, or its file.
-        performance_report: HTML file for Dask's report of what the workers did; None for no report.
-        scratch: folder for temporary files, which all workers must see; None to put them next to what they are for.
+        performance_report: HTML file for Dask's report on the workers; None for no report.
+        scratch: folder for temporary files, which all workers must see; None to put them next to their artifact.
     """
 
     kind: str = "local"
@@ -162,7 +162,7 @@ def script_left_alone() -> Iterator[None]:
     """Inside, Python does not import the running script into the processes that it starts.
 
     Python imports the script for functions that the script defines, which would run the whole script again in every
-    worker, unless what it does is inside ``if __name__ == "__main__":``. Dask sends such functions by value.
+    worker, unless its statements are inside ``if __name__ == "__main__":``. Dask sends such functions by value.
     """
     main = vars(sys.modules["__main__"])
     before: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
@@ -326,7 +326,7 @@ def check_report(file: Path | None, workers: int | None) -> None:
 
 @contextmanager
 def reported(file: Path | None) -> Iterator[None]:
-    """Report on what the current Dask client's cluster does inside the ``with`` block, if there is a file for it."""
+    """Report on the current Dask client's cluster during the ``with`` block, if there is a file for the report."""
     if file is None:
         yield
         return

@@ -48,7 +48,7 @@ _REPORT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Guard:
-    """When a nanny ends its worker.
+    """Limits beyond which a nanny ends its worker.
 
     Attributes:
         most_memory: bytes of its own that a worker may hold in any case.
@@ -64,7 +64,7 @@ class Guard:
     def of(cls, memory: int, share: int = sys.maxsize) -> Guard:
         """The guard of workers whose tasks may use ``memory`` bytes.
 
-        No task that keeps to its budget gets to twice the budget and what a process holds before its first task.
+        No task that keeps to its budget reaches twice the sum of the budget and the memory of an idle process.
         """
         return cls(2 * memory + BASE_MEMORY, share)
 
@@ -97,7 +97,7 @@ def is_stopped(pid: int, root: Path = Path("/")) -> bool:
 
 
 class CommonFields(WorkerPlugin):
-    """Holds on a worker what all tasks of a phase have in common; they find it by the plugin's name.
+    """Holds the common fields of all tasks of a phase on a worker; tasks find them by the plugin's name.
 
     Attributes:
         values: values by field.
@@ -108,7 +108,7 @@ class CommonFields(WorkerPlugin):
 
 
 class PagelessScheduler(Scheduler):
-    """A scheduler without a web server, which would show its state to everybody who can connect."""
+    """A scheduler without a web server, which would show its state to anyone who can connect."""
 
     def start_http_server(self, *args: Any, **options: Any) -> None:
         """Start nothing. Dask has no setting for that: without a dashboard it still serves other pages."""

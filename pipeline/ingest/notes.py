@@ -1,4 +1,4 @@
-"""Notes for people about a stored graph and vertex data: what is seldom meant, or what another option would change."""
+"""Notes for users about a stored graph and vertex data: likely mistakes, and options with another result."""
 
 from __future__ import annotations
 

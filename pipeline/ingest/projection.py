@@ -1,7 +1,7 @@
 """Projects the tasks, memory, disk and time of an ingest from a short calibration, before the ingest runs.
 
 :func:`gnnloom.pipeline.ingest.calibration.calibrate` reads and sorts a sample of the source. :func:`extrapolate` is a
-pure function of what that found. A projection that does not fit is refused with its figures.
+pure function of its results. A projection that does not fit is refused with its figures.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class IngestProjection:
             )
 
     def against(self, measured: Mapping[str, float]) -> dict[str, Any]:
-        """Every measured figure along with the projected one, by name; JSON."""
+        """Every measured figure with the projected figure, by name; JSON."""
         planned = self.to_json()
         return {name: {"planned": planned[name], "measured": value} for name, value in measured.items()}
 

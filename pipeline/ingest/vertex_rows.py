@@ -79,7 +79,7 @@ class ArrayPlan:
     Attributes:
         array: name of the array.
         shape, dtype: of the whole array, as it is stored.
-        table: how rows get to their tasks, if they come from a table that names the vertices.
+        table: plan that routes rows to their tasks, if they come from a table that names the vertices.
         source: a :class:`~gnnloom.pipeline.sources.source.VertexSource` of other rows; None for plans that are counted.
         compacted: folder of the original ids, if the source's rows must be chosen by them.
         is_shared: whether tasks share the array.

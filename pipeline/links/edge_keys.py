@@ -1,6 +1,6 @@
-"""Keys of edges, by which they are chosen: random numbers, or times and random numbers; any task can compute them.
+"""Keys of edges, which decide their splits: random numbers, or times and random numbers; any task computes them.
 
-A key is one number of one or two words, the first of which weighs most. A random key is a word of 64 bits. A key by
+A key is a number of one or two words, most significant word first. A random key is a word of 64 bits. A key by
 time begins with a word that descends as times ascend, and ends with the random one, which orders edges of one time.
 """
 
@@ -83,7 +83,7 @@ class EdgeKeys:
         stream: key of the stream of random numbers.
         times: folder of the graph artifact that has the times of the edges, if keys begin with these; it may be another
             one with the same entries.
-        directions: what the two directions of an edge are to each other; a symmetric graph has none.
+        directions: relation between the two directions of an edge; a symmetric graph has none.
         relation: name of the relation, in a graph with types, whose own times the edges have.
         kind: kind of the values of the edges: their label as a ``class``, their weight as a ``number``, or none for
             ``pair``.
@@ -267,7 +267,7 @@ class KeyedPairs:
         weight: (num_pairs,) weights, or None for a pattern.
         left_out: loops, and entries in the row and column of the one before, among the entries that were read for them.
         edge: (num_pairs,) int64 positions among the edges of the relation; None for a graph without types.
-        value: (num_pairs,) int64 classes or float32 numbers; None without.
+        value: (num_pairs,) int64 classes or float32 numbers; None if pairs have no values.
     """
 
     source: NDArray[np.int64]

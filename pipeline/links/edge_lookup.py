@@ -131,7 +131,8 @@ class AnswerTask(Task):
         graph: folder of the graph artifact.
         num_lists: lists of pairs.
         holds_out: as for :class:`LookupPlan`.
-        answered: where the entries of the pairs for training go, by their number, and the lane; None without such.
+        answered: shuffle of the entries of the pairs for training, by their number, and the lane; None if there are no
+            such pairs.
         memory: bytes that the worker may use.
         relation: name of the relation, in a graph with types.
         held: where the positions of the edges go that the pairs of a list hold out, and the lane, by code of the list.
@@ -362,7 +363,7 @@ class LookupPlan:
         holds_out: pairs for validation and testing have no entries in the graph that the model reads.
         memory: bytes that a worker may use.
         weight: array that gets the entries of the pairs for training.
-        name: what follows the names of tasks and shuffles.
+        name: suffix of the names of tasks and shuffles.
         reverse: look for the reverses of the pairs.
         relation: name of the relation, in a graph with types, whose pairs hold out all parallel edges and need no
             entries.

@@ -1,8 +1,8 @@
-"""Pools of negatives: pairs that are no edges of a graph, each equally likely, drawn without listing all of them.
+"""Pools of negatives: pairs that are not edges of a graph, each equally likely, drawn without a list of all pairs.
 
-The pairs of different vertices that are no edges are numbered by target, and then by source; W is their count. Of a
-relation between two types, these are pairs of any source and any target. Pair k of a pool of M has the number
-floor((k + U) W / M), where U is number k, uniform in [0, 1), of a stream of random numbers. So the expected number of
+The pairs of different vertices that are not edges are numbered by target, and then by source; W is their count. In a
+relation between two types, these are pairs of any source and any target. Pair k of a pool of M has the number floor((k
++ U) W / M), where U is number k, uniform in [0, 1), of a stream of random numbers. So the expected number of
 occurrences of every such pair is M / W, and the pool is ordered by k. A row block that knows the number of pairs before
 its rows finds its range of the pool in one pass over its entries, also if nearly all pairs are edges.
 """
@@ -65,7 +65,7 @@ class Pool:
         split: that its pairs are negatives for.
         stream: key of its stream of random numbers.
         num_pairs: its pairs.
-        non_edges: pairs of different vertices that are no edges.
+        non_edges: pairs of different vertices that are not edges.
     """
 
     split: str
@@ -89,7 +89,7 @@ class PoolTask(Task):
     Attributes:
         graph: folder of the graph artifact.
         relation: name of the relation, in a graph with types.
-        before: pairs of targets before the block that are no edges.
+        before: pairs of targets before the block that are not edges.
         draws: each pool, the range of its pairs, where they go, and the lane of the task.
     """
 
@@ -193,7 +193,7 @@ def _entries(matrix: BlockMatrix, block: int) -> Iterator[_Entries]:
 
 @njit(cache=True, nogil=True)
 def _number(stream: np.uint64, k: int, num_pairs: int, non_edges: int) -> int:
-    """Number of pair k of a pool among all pairs that are no edges."""
+    """Number of pair k of a pool among all pairs that are not edges."""
     size, total, place = np.uint64(num_pairs), np.uint64(non_edges), np.uint64(k)
     # U W, rounded down: the upper half of the product of W and the 64 bits of U, which has 128 bits.
     random = mix(stream + place * GOLDEN)

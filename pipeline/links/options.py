@@ -1,4 +1,4 @@
-"""The options of links: those that are drawn from a graph, and those that files give."""
+"""The options of links that are drawn from a graph, and of links that files give."""
 
 from __future__ import annotations
 

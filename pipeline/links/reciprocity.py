@@ -2,8 +2,8 @@
 
 A pass over the row blocks finds it without a sort. Both directions of an edge have the same random number. The sum of
 the numbers, negative for edges whose source is the larger vertex, is zero modulo 2^64 if every edge has its reverse,
-and otherwise with a probability of 2^-64 only. The share of the edges that have their reverse is that among the edges
-with the smallest numbers: of all edges if they are few, otherwise of about 2^18, with a standard error of 0.1 %.
+and otherwise with a probability of 2^-64 only. The share of the edges that have their reverse is taken from the edges
+with the smallest numbers: all edges if they are few, otherwise about 2^18 edges, with a standard error of 0.1 %.
 """
 
 from __future__ import annotations

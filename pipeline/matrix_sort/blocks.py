@@ -55,7 +55,7 @@ class MatrixForm:
         codec: compression of the arrays.
         value_bytes: bytes of a value: a weight, or a time; 0 if there are none.
         has_ticks: times are whole numbers, and are stored as these.
-        compares_directions: find out whether the matrix equals its transpose, apart from the diagonal.
+        compares_directions: determine whether the matrix equals its transpose, apart from the diagonal.
         keeps: equal edges are entries of their own, in the order of the source.
         values: name of the array of values; empty for ``data``, or ``time``.
     """
@@ -90,7 +90,7 @@ class UnequalWeightsError(InputError):
     """The two directions of an undirected edge have different weights.
 
     Attributes:
-        ends: source and target of an edge of the source, as a message calls them.
+        ends: names of the source and target of an edge, for messages.
         weights: the weight of the edge, and the weight of the edge from the target to the source.
     """
 
@@ -126,7 +126,7 @@ class BlockTask(Task):
         units: first and last (exclusive) unit of rows.
         entries: of the block in the spill files.
         memory: bytes that the worker may use.
-        folder: what the paths of the matrix's arrays begin with.
+        folder: beginning of the paths of the matrix's arrays.
     """
 
     number: int
@@ -139,12 +139,12 @@ class BlockTask(Task):
 
 
 def make_block(task: BlockTask) -> Done:
-    """Sort, merge and store one row block; returns the number of entries that it was made of.
+    """Sort, merge and store one row block; returns the number of sorted entries.
 
     Raises:
         BudgetError: the block's row pointers alone do not fit in memory.
         DamagedWorkError: a spill file is damaged.
-        UnequalWeightsError: the two directions of an undirected edge have different weights, and nothing says how to
+        UnequalWeightsError: the two directions of an undirected edge have different weights, and no option says how to
             merge them.
     """
     first_row, stop_row = task.form.rows_of(task.units)
@@ -344,7 +344,7 @@ class DegreeTask(Task):
     Attributes:
         vertices: first and last (exclusive) vertex.
         blocks: number, first row and last (exclusive) row of the blocks that have these vertices.
-        folder: what the paths of the matrix's arrays begin with.
+        folder: beginning of the paths of the matrix's arrays.
     """
 
     vertices: Span

@@ -1,4 +1,4 @@
-"""The plan of a bucket sort, with what pass 1 found, or with sizes that are stated of edges that nobody has read.
+"""The plan of a bucket sort, from the results of pass 1, or from stated sizes of edges that were not read.
 
 Pass 1 reads every range of the source once and scatters its entries by row into spill files
 (:mod:`gnnloom.pipeline.matrix_sort.scatter`). If these are many, they are merged
@@ -68,10 +68,10 @@ class SortOptions:
         self_loops: ``add`` one to every row, ``keep`` the source's self-loops, or ``remove`` them.
         merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``. With None,
             they are summed, and the two directions of an undirected edge must have equal sums: they are one edge. With
-            ``keep``, equal edges stay apart, which only directed ones may, without loops that are added.
+            ``keep``, equal edges stay apart, which requires directed edges and no added loops.
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
         has_ticks: times are whole numbers; see :mod:`gnnloom.storage.matrix.ticks`.
-        compares_directions: of directed edges, find out whether each has its reverse with the same value.
+        compares_directions: determine whether each directed edge has its reverse with the same value.
         values: name of the array of values; empty for ``data``, or ``time``.
     """
 
@@ -224,12 +224,12 @@ class SortPlan:
     """The phases of a sort.
 
     Attributes:
-        sizes: what pass 1 found, or stated. Before pass 1, only :attr:`scatter` may be used.
+        sizes: results of pass 1, or stated sizes. Before pass 1, only :attr:`scatter` may be used.
         memory: bytes that a worker may use.
-        reading: what it takes to read each range of the source; by default, two int64 ids for each edge.
+        reading: needs of reading each range of the source; by default, two int64 ids for each edge.
         writer: the artifact to write.
         source: an :class:`~gnnloom.pipeline.sources.source.EdgeSource`; None for plans that are counted and not run.
-        folder: what the paths of the matrix's arrays begin with, and so the names of its tasks and temporary files.
+        folder: beginning of the paths of the matrix's arrays, and of the names of its tasks and temporary files.
     """
 
     sizes: SortSizes
@@ -331,7 +331,7 @@ def degree_phase(writer: ArtifactWriter, block_rows: Sequence[int], folder: str 
 
     Args:
         block_rows: (num_blocks + 1) first row of each block, and the number of vertices.
-        folder: what the paths of the matrix's arrays begin with.
+        folder: beginning of the paths of the matrix's arrays.
     """
     n, tasks = block_rows[-1], []
     for number, start in enumerate(range(0, n, TASK_VERTICES)):

@@ -1,4 +1,4 @@
-"""Between the passes of the bucket sort: the spill files of pass 1, and their merges, so that a block reads from few.
+"""Between the passes of the bucket sort: spill files of pass 1 are merged, so that a block reads from few files.
 
 A row block needs the entries of its rows from every spill file. The number of blocks grows like the number of files F,
 so about F^2 reads would each give fewer bytes as F grows. The files of groups of tasks are therefore merged by span of
@@ -71,7 +71,7 @@ class MergeSpilledTask(MergeTask):
 
     @classmethod
     def of(cls, task: PlannedTask, form: KeyForm) -> Self:
-        """The same as a merge of any rows, but for what it has in memory."""
+        """The same as a merge of any rows, except for the memory that it takes."""
         needs = replace(task.needs, memory=_STEP_ENTRIES * _ENTRY_BYTES)
         return cls(**vars(task) | {"needs": needs, "form": form})
 

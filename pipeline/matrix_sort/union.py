@@ -1,4 +1,4 @@
-"""Makes the union of the relations of a graph with types: one adjacency, which partitioners and counters read as any.
+"""Makes the union of the relations of a graph with types: one adjacency for partitioners and counters.
 
 The rows of the relations are stored in order, so a block of the union is a merge, without a sort of all edges.
 """

@@ -1,4 +1,4 @@
-"""The descriptor of a partitioner, from which choices, help and checks are derived; its problem, and what it costs."""
+"""The descriptor of a partitioner, from which choices, help and checks are derived; its problem, and its cost."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class PartitionWorkload:
 
     Attributes:
         symmetric: whether the matrix is its own transpose.
-        model: what is partitioned, one of the partitioner's models.
+        model: the model that is partitioned, one of the partitioner's models.
         num_directions: products whose exchange is weighed, 1 or 2.
         batches: kind of mini-batches, for model ``stochastic``.
         worker_memory: bytes that a worker may use.
-        structure: what a choice of method depends on; None if the graph was not measured.
-        exchange: what ranks will send, one of ``EXCHANGES`` of the settings.
+        structure: measures that a choice of method depends on; None if the graph was not measured.
+        exchange: the exchange of ranks, one of ``EXCHANGES`` of the settings.
         cover_passes: passes of cover refinement after the method.
     """
 
@@ -114,7 +114,7 @@ class MethodCost:
         memory: bytes at the peak, in one process.
         disk: bytes of scratch files.
         cpu_seconds: processor seconds of all threads.
-        chosen: what a method that chooses among others would do, and why; empty for all others.
+        chosen: the choice of a method that chooses among others, with the reason; empty for all others.
     """
 
     memory: int
@@ -162,14 +162,14 @@ class Partitioner:
         help: one line for ``gnnloom partition --help``.
         fill: fills the (num_vertices,) int32 part vector of a problem, which the file ``problem.part_path`` backs,
             with parts in 0..P-1.  Returns facts about the partition as JSON, in addition to the measured quality.
-            Imports whatever is heavy itself, so that listing the partitioners stays fast.
+            Imports heavy modules itself, so that listing the partitioners stays fast.
         cost: resources that a preset takes for a workload.
-        models: what it can partition, the default first: ``hypergraph``, ``graph`` or ``stochastic``.
+        models: models that it can partition, the default first: ``hypergraph``, ``graph`` or ``stochastic``.
         presets: its settings, the default first; a single unnamed one if there is nothing to choose.
         package: additional Python package that it needs; empty for none.
         install: command that installs the package.
         child_module: module that a child process runs; empty if the work happens in this process.
-        weighs_directions: whether it can also weigh what the backward pass of a directed graph sends.
+        weighs_directions: whether it can also weigh the rows that the backward pass of a directed graph sends.
         depends_on_memory: whether the parts depend on the memory of a worker, which then is part of the key.
         is_baseline: whether ``--compare`` offers it.
         options: the method's own options by name, given as ``--method-options name=value``. ``fill`` gets their values

@@ -1,4 +1,4 @@
-"""The partition stage: which part owns which vertex, and what the parts exchange because of it."""
+"""The partition stage: assigns vertices to parts, and counts the rows that the parts exchange."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def store_phase(num_vertices: int, parts: int, source: str, writer: ArtifactWrit
 
     Args:
         parts: number of parts P.
-        source: what made the parts, for errors.
+        source: the maker of the parts, for errors.
         part_path: file of the (num_vertices,) int32 parts, which the tasks map.
     """
     # One chunk for each task: no chunk has two writers.

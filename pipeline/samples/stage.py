@@ -146,7 +146,7 @@ class SampleSizes:
 def sample_phases(
     writer: ArtifactWriter, inputs: SampleInputs, sizes: SampleSizes, seeds: Sequence[int]
 ) -> list[Phase]:
-    """The phases that draw the batches of all ranks and pack what they read.
+    """The phases that draw the batches of all ranks and pack their features.
 
     Args:
         sizes: bounds on a batch.
@@ -184,7 +184,7 @@ def write_samples(
     chosen: Mapping[str, str] = MappingProxyType({}),
     segment_bytes: int = SEGMENT_BYTES,
 ) -> StoredSamples[Any]:
-    """Draw the batches of some epochs and pack what they read, or find them; resumes what an earlier run left.
+    """Draw the batches of some epochs and pack their features, or find them; resumes an interrupted run.
 
     Args:
         partition: for several ranks of a graph without types, the one whose parts are theirs.

@@ -59,7 +59,7 @@ class TypeSource:
 
 @dataclass(frozen=True)
 class ShardSource:
-    """The sizes of what shards are made from.
+    """The sizes of the inputs of shards.
 
     Attributes:
         graph: of the adjacency, or of the union of the relations of a graph with types.

@@ -1,4 +1,4 @@
-"""Vertex names: what a source gives if its ids are not numbers.
+"""Vertex names, which a source gives if its ids are not numbers.
 
 A name is 1 to ``LONGEST_NAME`` bytes of UTF-8. Names are compared byte by byte.
 """

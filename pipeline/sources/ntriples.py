@@ -76,7 +76,7 @@ class Statements:
         """Find the files.
 
         Args:
-            columns: what edges lead from and to; a text separates them by commas.
+            columns: columns of the sources and targets of edges; a text separates them by commas.
             rdf_type: one of :data:`RDF_TYPES`.
 
         Raises:

@@ -65,7 +65,7 @@ class LinkedRelation:
 
 
 class Links:
-    """The pairs of all splits. A pair's number is its place among the pairs of its split.
+    """The pairs of all splits. A pair's number is its position in its split.
 
     Attributes:
         num_pairs: pairs of each split.
@@ -131,7 +131,7 @@ class Links:
 
     @property
     def num_targets(self) -> int:
-        """Numbers that are known of a pair."""
+        """Number of known target values of a pair."""
         return int(self.kind == NUMBER)
 
     @property

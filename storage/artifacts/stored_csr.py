@@ -29,7 +29,7 @@ class StoredBlock:
     """Some rows of a stored matrix, in a buffer that a later block overwrites.
 
     Attributes:
-        rows: the rows; ``row_offset`` is the first of them.
+        rows: the rows; ``row_offset`` is the number of the first row.
         num_bytes, num_files: stored bytes and files read for these rows.
     """
 

@@ -1,4 +1,4 @@
-"""Finds files that gnnloom did not write, such as modules that a stranger hopes to have imported.
+"""Finds files that gnnloom did not write, such as Python modules that somebody put there to be imported.
 
 Complete artifacts have a stricter check (:func:`gnnloom.storage.checks.tree_invariants.check_tree`): their manifests
 list every file. The names of everything else follow from what writers write. Names that begin with a dot belong to

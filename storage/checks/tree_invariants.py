@@ -1,4 +1,4 @@
-"""Every byte of the metadata, and every name: a folder of arrays holds what its records say, and nothing else.
+"""Checks that a folder of arrays has exactly the files in its records, and the metadata that gnnloom writes.
 
 Metadata is compared as text with what gnnloom writes: JSON that another program reads the same may still be damaged.
 """

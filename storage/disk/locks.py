@@ -1,4 +1,4 @@
-"""Advisory locks on artifacts and runs: whoever writes one holds its lock, which the system releases on any exit."""
+"""Advisory locks on artifacts and runs: the writer holds the lock, which the system releases on any exit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chunks of a Zarr array, read and written in the caller's thread; the bytes are those that Zarr writes.
+"""The chunks of a Zarr array, read and written in the caller's thread, with the bytes that Zarr writes.
 
 Zarr passes every chunk to an event loop and a pool of threads, and copies it twice. That costs as much as the
 compression, and ten times as much for a small chunk. gnnloom needs neither: a chunk has one writer, and a process reads

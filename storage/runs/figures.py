@@ -1,7 +1,7 @@
 """The figures of an epoch as users see them: counted from 1, with one name each, wherever they are shown.
 
 Stored lines count epochs from 0 and have the sizes of messages by kind, as ``bytes`` and ``messages``. Tables, the
-Python API, the log and other programs' logs show what this module makes of them.
+Python API, the log and other programs' logs show the figures that this module derives.
 """
 
 from __future__ import annotations

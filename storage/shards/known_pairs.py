@@ -1,12 +1,12 @@
 """Pairs that are known to be true: the edges of the message graph, and the pairs of all splits.
 
-This is the one definition for all that leaves out what is true: ranks among all vertices, the best targets of a vertex,
-and hard negatives. Pairs may not be edges of any graph, such as pairs from files; held-out edges are no edges of the
+Everything that leaves out true pairs uses this definition: ranks among all vertices, the best targets of a vertex, and
+hard negatives. Pairs may not be edges of any graph, such as pairs from files; held-out edges are no edges of the
 message graph, but pairs. In a symmetric graph, and where links hold both directions of an edge out together, a pair is
 known if its reverse is.
 
 Training knows less: the edges of the message graph and the training pairs. Negatives that avoided the pairs for
-validation and testing would give these away.
+validation and testing would reveal these pairs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def known_targets(graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) 
 
     Args:
         graph: the message graph of the links, or their relation in it.
-        sources: (num_sources,) int64, any of them several times.
+        sources: (num_sources,) int64, possibly with repeats.
 
     Returns:
         (num_sources,) int64 where the list of each source begins, (num_sources,) where it ends, and (num_listed,) int64
@@ -78,7 +78,7 @@ def partners_in_pairs(links: Links, splits: Iterable[str], vertices: NDArray[np.
     """The other ends of the pairs of some splits that have some vertices as one end; reads all pairs once.
 
     Args:
-        vertices: (num_vertices,) int64, any of them several times.
+        vertices: (num_vertices,) int64, possibly with repeats.
         end: which end the vertices are, 0 for the source. They are either if reverses count.
 
     Returns:
@@ -129,7 +129,7 @@ class _Partners:
 
 @dataclass(frozen=True)
 class KnownInTraining:
-    """Says which pairs are known in training; see the module.
+    """Finds the pairs that are known in training; see the module.
 
     Attributes:
         matrix: the message graph, or the relation of the pairs in it.

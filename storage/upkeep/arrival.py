@@ -1,6 +1,6 @@
 """Arrival of a dataset in a catalog, from an archive or a URL: checked first, and visible at once or not at all.
 
-What comes from elsewhere may be hostile: names are plain and stay below the dataset, and sizes are checked before
+Data from elsewhere may be hostile: names must be plain and stay below the dataset, and sizes are checked before
 anything is written.
 """
 
@@ -123,7 +123,7 @@ def publish(aside: Path, final: Path, source: str, shown: str) -> None:
 
     Args:
         source: where the dataset comes from, for messages.
-        shown: what messages about files in it name instead of the folder.
+        shown: name of the folder in messages about its files.
 
     Raises:
         CorruptError: the dataset is damaged.

@@ -14,7 +14,8 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.data.row_exchange import Owners, RowExchange
+from gnnloom.trainer.data.owners import Owners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.feature_view import FeatureView, OwnFeatures
 from gnnloom.trainer.place.mapped_rows import MappedRows
 from gnnloom.trainer.place.place import Place

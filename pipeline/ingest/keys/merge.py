@@ -42,7 +42,7 @@ PLACE_BITS: Final = 40
 
 
 def num_key_ranges(collected: int, num_files: int, scratch: Scratch) -> int:
-    """Number of ranges of keys: so few that a range takes enough bytes from each file.
+    """Number of ranges of keys, small enough that a range takes enough bytes from each file.
 
     Args:
         collected: bytes of the keys in all files.
@@ -51,7 +51,7 @@ def num_key_ranges(collected: int, num_files: int, scratch: Scratch) -> int:
 
 
 def number_shuffle(num_files: int, num_source_ranges: int, name: str) -> Shuffle:
-    """The way of the numbers from the ranges of keys to the files, whose numbers are the positions."""
+    """The shuffle of the numbers from the ranges of keys to the files; its positions are the numbers of the files."""
     return Shuffle(name, num_files, (Column("number", "int64"),), num_source_ranges)
 
 

@@ -51,8 +51,8 @@ class KeySizes:
         source_bytes: bytes that they read.
         num_files: files of keys.
         num_keys: keys of all files.
-        num_bytes: bytes of these keys.
-        edge_bytes: bytes of the edges in these files.
+        num_bytes: bytes of the keys.
+        edge_bytes: bytes of the edges in the files.
         merged_bytes: bytes of the distinct keys, at most.
         key_ranges: ranges in which keys are merged.
         digest: of the collected keys.
@@ -205,7 +205,7 @@ class NumberedKeys:
 
     Attributes:
         ranges_path: file of the ranges of keys.
-        num_ranges: number of ranges of the source that collected the keys of these edges.
+        num_ranges: number of ranges of the source that collected the keys of the edges.
         first_range: number of the first such range, among all ranges that collected keys of the same table.
         num_kinds: kinds of keys that are numbered apart; 0 if all keys have one numbering.
     """
@@ -247,7 +247,7 @@ class NumberedKeys:
         If keys have kinds, the bits of a number from ``KIND_BITS`` on are its kind.
 
         Args:
-            number: number of the range among the ranges of these edges.
+            number: number of the range among the ranges of the edges.
         """
         ranges, firsts = KeyRanges.load(self.ranges_path), self._firsts
         at, rows = self.first_range + number, ranges.shuffle.rows(work, opened)

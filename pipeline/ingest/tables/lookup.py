@@ -156,7 +156,7 @@ class BucketBounds:
         return cls(np.array(found, np.int64))
 
     def fault(self, ids: Names) -> tuple[int, str]:
-        """The first id that cannot be meant, if vertices have numbers, and why; -1 if there is none.
+        """The first id that cannot be right, if vertices have numbers, and the reason; -1 if there is none.
 
         An id with leading zeros would be another spelling of a number.
         """

@@ -89,8 +89,8 @@ class TablePlan:
         array: the array that the table is for.
         buckets: of the vertices.
         ranges: of the table, one for each task that reads it.
-        num_rows: rows of the table, about.
-        num_bytes: bytes of the table, about.
+        num_rows: approximate number of rows of the table.
+        num_bytes: approximate bytes of the table.
         memory: bytes that a worker may use.
         writer: the artifact that gets the array.
         ids: folder of the ids of the vertices, as :meth:`SourceIds.at` opens them.

@@ -114,7 +114,7 @@ class ColumnsTable:
         return replace(found, files=tuple(replace(each, table=_without_sample(each.table)) for each in files))
 
     def _check_fills(self) -> None:
-        """Check what stands for missing cells.
+        """Check the replacements for missing cells.
 
         Raises:
             InputError: it is not what the column holds.
@@ -205,7 +205,7 @@ class ColumnsTable:
             (num_rows, num_features).
 
         Raises:
-            InputError: a cell cannot be read, or has no value and nothing stands for it.
+            InputError: a cell cannot be read, or has neither a value nor a replacement.
         """
         file = self.files[span.file]
         for block in file.table.read(span, file.numbers):
@@ -249,7 +249,7 @@ class ColumnsTable:
     def _filled(
         self, file: FileColumns, block: CellBlock, at: int, values: NDArray[Any], missing: NDArray[np.bool_]
     ) -> NDArray[Any]:
-        """Values with what stands for missing ones.
+        """Values, with replacements for missing ones.
 
         Raises:
             InputError: nothing stands for them.

@@ -1,4 +1,4 @@
-"""Tables whose headers say what their columns hold: with the words of Neo4j's import, or with those of Neptune.
+"""Tables whose headers describe their columns, with the words of Neo4j's import or of Neptune's loader.
 
 Neo4j: ``:ID(Person)``, ``personId:ID``, ``:LABEL``; ``:START_ID(Person)``, ``:END_ID(Movie)``, ``:TYPE``. What is in
 parentheses is an id space; without it, ids are distinct over all files. Only the first file of a table needs a header,
@@ -217,7 +217,7 @@ class DeclaredTables:
     def _grouped(
         cls, headers: Sequence[Header], others: Sequence[tuple[SourceFile, int]], values: Sequence[ValueColumn]
     ) -> DeclaredTables:
-        """Files with equal headers are one table, and so are files without a header with the one of their name."""
+        """Group files into tables: files with equal headers, and files without a header with the file of their name."""
         headless: dict[SourceFile, list[str]] = {}
         for file, width in others:
             headless.setdefault(_header_of(file, width, headers).file, []).append(file.location)
@@ -258,7 +258,7 @@ class DeclaredTables:
         """Open the tables; other arguments and errors as for :meth:`TypedTables.open`.
 
         Args:
-            unknown: what becomes of edges whose ends no table lists.
+            unknown: treatment of edges whose ends no table lists.
         """
         if self.unlisted and unknown != "add":
             raise InputError(f"{self.unlisted[0]}; `--unknown add` takes the ids of the edges as vertices")
@@ -323,16 +323,16 @@ def _unlisted(header: Header, word: str, lists: set[str]) -> str:
 
 
 def _stem(file: SourceFile) -> str:
-    """The name of a file without its suffixes, and without what says that it is a header or a part."""
+    """The name of a file without its suffixes, and without a word that marks a header or a part."""
     name = PurePath(without_suffix(file.location)).stem
     return _PART.sub("", name) or name
 
 
 def _header_of(file: SourceFile, width: int, headers: Sequence[Header]) -> Header:
-    """The header of a file that has none: the only one with its columns, or the one whose file is called alike.
+    """The header for a file without one: the only header with its columns, or the header of a file with its name.
 
     Raises:
-        InputError: no header has as many columns, or several do.
+        InputError: no header has its number of columns, or several do.
     """
     fitting = [each for each in headers if len(each.fields) == width]
     alike = [each for each in fitting if _stem(each.file).lower() == _stem(file).lower()]

@@ -153,7 +153,7 @@ class DividePlan:
     """The phases that divide the edges of a table: to be run, or counted for stated numbers of edges.
 
     Attributes:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         ranges: ranges of the edges, which begin at 0 each.
         value_bytes: bytes of the weight, time or row of an edge; 0 if there are none.
         edges: the table, with numbered ends, or with numbered ends and rows; None for plans that are counted.
@@ -226,7 +226,7 @@ def divide_edges(
     """Divide the edges of a table, except for what an earlier run has done.
 
     Args:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         edges: the table, with numbered ends, or with numbered ends and rows.
         value_bytes: bytes of the weight, time or row of an edge; 0 if there are none.
     """

@@ -1,4 +1,4 @@
-"""Stores what a table says about each edge, besides its ends, in the order of the entries of the relation's matrix.
+"""Stores the columns of each edge, besides its ends, in the order of the entries of the relation's matrix.
 
 The sort moves the number of an edge's row in the table along with the edge. The places of the entries are then routed
 to the rows of the table, and the values of the rows to the places of the entries.
@@ -100,7 +100,7 @@ class TableRows:
     """The columns of a table, and the numbers of its rows.
 
     Attributes:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         table: the columns.
         firsts: number of the first row of each range, and the number of rows.
         relation: the only relation of the table; empty if its edges are divided among several.
@@ -178,11 +178,11 @@ class ColumnsPlan:
     """The phases that store the columns of a table: to be run, or counted for stated numbers of edges.
 
     Attributes:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         columns: the columns of an edge.
         spans: names and numbers of rows of the ranges of the table.
         blocks: paths and numbers of entries of the blocks of all relations of the table.
-        relations: what the paths of each relation's arrays begin with, and its number of entries.
+        relations: beginning of the paths of each relation's arrays, and its number of entries.
         rows: the table; None for plans that are counted.
     """
 
@@ -312,7 +312,7 @@ def store_columns(
     """Store the columns of the relations of a table, except for what an earlier run has done.
 
     Args:
-        matrices: what the paths of each relation's arrays begin with, and its sorted edges, whose values are the
+        matrices: beginning of the paths of each relation's arrays, and its sorted edges, whose values are the
             numbers of their rows.
 
     Returns:

@@ -81,7 +81,7 @@ def _have_shared_ids(edges: Understood, ends: Sequence[tuple[str, str]]) -> bool
 
 
 def _ids(titles: dict[str, str], source: str, target: str) -> tuple[str, str] | None:
-    """The columns of ids that are called as the columns of types are; None unless the names are two ends of an edge."""
+    """The columns of ids whose names match the columns of types; None unless the names are two ends of an edge."""
     for end in _OF_IDS:
         found = f"{source}{end}", f"{target}{end}"
         if found[0] in titles and found[1] in titles and names_ends(*found):

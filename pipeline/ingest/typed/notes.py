@@ -1,4 +1,4 @@
-"""Notes for people about a stored graph with types: what is seldom meant, or was left out."""
+"""Notes for users about a stored graph with types: likely mistakes, and data that was left out."""
 
 from __future__ import annotations
 

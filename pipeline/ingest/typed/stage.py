@@ -85,7 +85,7 @@ def _check_options(tables: TypedTables, options: IngestOptions) -> None:
 def _project(
     tables: TypedTables, ids: Mapping[str, str], options: IngestOptions, resources: Resources, folder: Path
 ) -> tuple[IngestProjection, dict[str, int]]:
-    """Add up what the tables need, each on its own; returns that, and the number of vertices by id space."""
+    """Add up the needs of the tables, each on its own; returns them, and the number of vertices by id space."""
     vertices = dict.fromkeys(ids, 0)
     found: list[IngestProjection] = []
     relations = {KeyInput.of_relation(each).name: each for each in tables.relations}

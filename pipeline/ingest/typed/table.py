@@ -48,7 +48,7 @@ class ValueColumn:
     Attributes:
         role: of edges, ``weight``, ``time``, ``feature`` or ``label``; of vertices, a kind of vertex data.
         name: name or number of the column.
-        fill: what a cell without a value stands for, as text; None if such a cell is an error.
+        fill: value of an empty cell, as text; None if an empty cell is an error.
         dtype: type of a stored feature.
         before: of a column with types, the separator that ends the type at the beginning of an id; empty if the whole
             cell is the type.
@@ -69,8 +69,8 @@ class ValueColumn:
 
         Args:
             what: the table, for messages.
-            known_roles: what a column may hold. Columns of vertices have no type, and a value for missing cells if they
-                have features.
+            known_roles: roles that a column may have. Columns of vertices have no type, and a value for missing cells
+                if they have features.
 
         Raises:
             InputError: the column has a role that gnnloom does not know.
@@ -108,8 +108,8 @@ class ValueColumn:
         """Read columns, which a text separates by commas: names of columns alone, and columns with values.
 
         Args:
-            what: what the columns are of, for messages.
-            known_roles: what a column may hold.
+            what: owner of the columns, for messages.
+            known_roles: roles that a column may have.
 
         Raises:
             InputError: a column has another role.
@@ -164,7 +164,7 @@ class Table:
         headless: files without a header, which have the columns of the first file.
         width: number of fields of every line of text; 0 if lines may have further fields.
         counts: number of rows that each file states; empty if the files state none.
-        shown: what messages call the table, if it is not a file of the user's.
+        shown: name of the table in messages, if it is not a file of the user.
         format: format of the files; empty if it is guessed.
         options: names and values of options of the format, for this table alone.
     """
@@ -198,7 +198,7 @@ class Table:
         """Read ``clicks.csv:user_id,item_id,amount as weight``.
 
         Args:
-            what: what the table is of, for messages.
+            what: contents of the table, for messages.
             of_edges: the table has edges, and not vertices.
 
         Raises:
@@ -297,7 +297,7 @@ class Table:
 
 
 def named_relations(triplets: Sequence[Ends]) -> dict[Ends, Ends]:
-    """Valid names of relations that others have named: a word that several pairs of types have gets their names too.
+    """Valid names of relations from other sources: a word of several pairs of types gets the names of the types too.
 
     >>> list(named_relations([("user", "to", "item"), ("item", "to", "user")]).values())
     [('user', 'user_to_item', 'item'), ('item', 'item_to_user', 'user')]

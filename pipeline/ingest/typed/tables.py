@@ -59,7 +59,7 @@ class RelationTable:
         location: the table, for messages.
         kinds: the name of the relation of each row; None if all rows have the same.
         end_types: columns with the types of the ends of each row.
-        columns: what is stored next to the edges; None if there is nothing.
+        columns: columns that are stored next to the edges; None if there are none.
         counts: number of rows that each file states; empty if the files state none.
     """
 
@@ -337,7 +337,7 @@ def _column(kinds: KindColumn) -> str:
 
 
 def _without(understood: Understood, read: Sequence[str]) -> Understood:
-    """How a file is read, where further columns, given by name or number, count as read."""
+    """Description of how a file is read, in which further columns, given by name or number, count as read."""
     ignored = list(understood.facts.get("ignored", ()))
     if not read or not ignored:
         return understood

@@ -246,7 +246,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
 
 
 def warn_of_missing_negatives(given: GivenLinks) -> None:
-    """Say that figures depend on negatives that are not stored, and how to store some."""
+    """Warn that metrics depend on negatives that are not stored, and name the option that stores some."""
     without = given.missing_splits
     if without:
         options = " and ".join(f"--{split}-negatives" for split in without)

@@ -1,6 +1,6 @@
 """The exact counter: the rows that one product sends between parts, measured on the stored matrix.
 
-These are the figures that are reported, whatever a partitioner claims. Part p sends the row of vertex j, which it
+Reports use these figures, and never the figures of a partitioner. Part p sends the row of vertex j, which it
 owns, once to every other part that has a nonzero in column j. So the rows sent for A H are counted over the columns
 of A, which are the rows of its transpose. The count takes one pass over the row blocks, with one task for each block,
 which reads it in ranges that fit the memory of a worker.

@@ -1,4 +1,4 @@
-"""The graph model of a stored matrix, which METIS cuts: an approximation of what has to be sent.
+"""The graph model of a stored matrix, which METIS cuts: an approximation of the rows that are sent.
 
 Vertices i and j are joined if a product exchanges their rows in either direction.  The edge cut counts every such
 pair, whereas a row that several vertices of one part need is sent, and counted by the hypergraph's connectivity, only

@@ -1,4 +1,4 @@
-"""Contracts what boundary refinement needs: the labels of all vertices, and the nets with a pin in the boundary.
+"""Contracts a hypergraph for boundary refinement: labels of all vertices, and the nets with a pin in the boundary.
 
 Tasks over ranges of vertices give a label to each vertex inside, and one to the rest of each part. Numbers have no
 gaps: parts without vertices outside get none. Tasks over ranges of nets copy the nets with a pin inside: all others

@@ -1,4 +1,4 @@
-"""Refine what lies near the cut with a native partitioner; the rest of each part becomes one vertex.
+"""Refine the vertices near the cut with a native partitioner; the rest of each part becomes one vertex.
 
 If parts have short boundaries, as in meshes, the vertices around them fit in memory although the hypergraph does not,
 and their partition can be improved as well as in memory.  Tasks find the boundary and contract the rest; only what
@@ -59,7 +59,7 @@ def refine_boundary(
         hypergraph: to partition.
         part_path: file of the (num_vertices,) int32 parts, changed in place.
         parts: number of parts P.
-        refinement: what fits in memory, and what improves it.
+        refinement: limits of memory, and the function that improves parts.
         cluster: runs the tasks; tasks of a small hypergraph run in this process.
 
     Returns:

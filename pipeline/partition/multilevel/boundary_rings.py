@@ -1,8 +1,9 @@
 """The vertices near a cut, ring by ring, by tasks over ranges of nets and vertices.
 
 Cut nets are the first ring of nets, and their pins the first ring of vertices. The next ring of nets consists of the
-other nets of these vertices, and so on. Only the search for cut nets reads all pins; after it, tasks read the lists of
-the last ring alone. Two files have a byte for every vertex and every net: the number of its ring, from 1 on, or 0.
+remaining nets of the first ring of vertices, and so on. Only the search for cut nets reads all pins; after it, tasks
+read the lists of the last ring alone. Two files have a byte for every vertex and every net: the number of its ring,
+from 1 on, or 0.
 
 A ring grows in two phases.  Tasks over ranges of nets write the pins of the last ring, ascending; tasks over ranges of
 vertices read the pins in their range from the files of all, and write these vertices' rings.  A task may run twice, so

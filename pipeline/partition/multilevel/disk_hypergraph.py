@@ -49,7 +49,7 @@ class DiskHypergraph:
         """A hypergraph with a size and no contents, for plans.
 
         Args:
-            is_weighted: whether its nets have weights; nets of the finest level have none.
+            is_weighted: whether its nets have weights; nets of the finest level have no weights.
         """
         nets = StatedLists.of(num_nets, num_pins, num_vertices)
         vertices = StatedLists.of(num_vertices, num_pins, num_nets)

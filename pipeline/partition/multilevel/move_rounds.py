@@ -1,4 +1,4 @@
-"""One pass of refinement in rounds: tasks propose moves, the client accepts classes of them, tasks make those.
+"""One pass of refinement in rounds: tasks propose moves, the client accepts classes of moves, tasks make these moves.
 
 The moves of a round are chosen with the parts as they were before it.  Moves between two parts are divided at random
 into a few classes; the client accepts or refuses classes as a whole, by their weights, so that no part gets too heavy.
@@ -119,7 +119,7 @@ class Pass:
         return Moving(*weights, part, position, self.first, window, mask, load, self.limit, self.heat, self.key)
 
     def buckets(self, num_parts: int) -> int:
-        """Into how many classes the moves between two parts are divided."""
+        """Number of classes into which the moves between two parts are divided."""
         return max(1, min(_MOST_BUCKETS, _MOST_CLASSES // num_parts**2))
 
 

@@ -57,8 +57,8 @@ _PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deter
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], passes: int = 0) -> dict[str, Any]:
     """Fill ``part`` in O(vertices) of memory: only the mapped parts where tasks do the work.
 
-    Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
-    level on the way back: all vertices by streaming, those around the cut in memory.  Hypergraphs of power-law graphs
+    Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every level
+    on the way back: all vertices by streaming, and vertices around the cut in memory.  Hypergraphs of power-law graphs
     hardly shrink; if a level shows that, refinement starts there from heavy-first random parts instead.
 
     Args:
@@ -68,10 +68,10 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], pa
             time.
 
     Returns:
-        ``levels``: vertices, nets and pins of each level; ``start``: what partitioned the coarsest level.
+        ``levels``: vertices, nets and pins of each level; ``start``: the method that partitioned the coarsest level.
 
     Raises:
-        BudgetError: even what grows with the vertices does not fit in memory.
+        BudgetError: the arrays with a number for each vertex do not fit in memory.
 
     The multilevel scheme: Karypis, Kumar (VLSI Design 11(3), 2000); its steps name their own sources.
     """

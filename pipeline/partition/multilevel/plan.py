@@ -1,4 +1,4 @@
-"""The phases of the multilevel method for stated sizes, made by the functions that make those that run.
+"""The phases of the multilevel method for stated sizes, made by the functions that make the real phases.
 
 The finest level is known, and holds most of the work.  How a level shrinks is not known, but coarsening ends at a level
 that keeps more than a given share of the pins of the level before: so each level has at most that share, and a net of a
@@ -35,7 +35,7 @@ _NOWHERE = Path()
 def method_phases(graph: GraphSizes, setting: Setting, method: str, preset: str, directions: int = 1) -> list[Phase]:
     """The phases that make parts, for a finest level and at most one more; none if not by this method.
 
-    What preset ``auto`` adds where a level fits in memory, :func:`boundary_phases` has.
+    :func:`boundary_phases` has the phases that preset ``auto`` adds if a level fits in memory.
 
     Args:
         method, preset: as they were asked for.
@@ -81,7 +81,7 @@ def _fits(level: DiskHypergraph, setting: Setting) -> bool:
 
 
 def levels_at_most(finest: DiskHypergraph, preset: str) -> list[DiskHypergraph]:
-    """The finest level, and the largest that may follow; what follows that has at most the same share of it again."""
+    """The finest level, and the largest that may follow; further levels shrink at least as much."""
     if preset == "flat":
         return [finest]
     num_pins = int(KEPT_SHARE[preset] * finest.num_pins)

@@ -1,13 +1,13 @@
 """Streaming refinement: passes over the vertices that move each one to the part where its nets gain most.
 
-The state is O(n): the parts, and two bits for each net and part (``net_masks``), in files that tasks map.  The
-vertices of a small hypergraph are visited one after the other; vertices of others in rounds of tasks (``move_rounds``).
-A move to a part costs exactly the nets that have no pin there yet.  The gain of leaving a part is known exactly while
-the net has one pin there, and is zero while it has two or more.  After pins have left, "two or more" may have become
-one, which the masks learn only when they are filled again for the next pass; gains are never overestimated.  Early
-passes sometimes accept losses, which frees parts that single moves cannot improve: the larger the loss and the later
-the pass, the less often.  The last passes accept none; one vertex after the other, they make no cut worse.  Rounds can,
-because the vertices of one do not see each other's moves, so there the best parts of all passes are kept.
+The state is O(n): the parts, and two bits for each net and part (``net_masks``), in files that tasks map.  The vertices
+of a small hypergraph are visited one after the other; vertices of others in rounds of tasks (``move_rounds``). A move
+to a part costs exactly the nets that have no pin there yet.  The gain of leaving a part is known exactly while the net
+has one pin there, and is zero while it has two or more.  After pins have left, "two or more" may have become one, which
+the masks learn only when they are filled again for the next pass; gains are never overestimated.  Early passes
+sometimes accept losses, which frees parts that single moves cannot improve: the larger the loss and the later the pass,
+the less often.  The last passes accept none; one vertex after the other, they make no cut worse.  Rounds can make a cut
+worse, because the vertices of a round do not see each other's moves, so the best parts of all rounds are kept.
 
 If the bits of all parts do not fit in memory, each pass deals the parts into windows in a new random order, and moves
 vertices within one window after the other.

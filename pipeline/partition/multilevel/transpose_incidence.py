@@ -1,7 +1,7 @@
 """Transpose an incidence on disk: from the pins of nets to the nets of vertices, by an external sort in tasks.
 
 In a first phase, tasks scatter keys (column, row) into buckets of consecutive columns.  In a second phase, each task
-sorts a bucket and writes its rows where they belong.  ``TransposeSizes`` says how many tasks there are.  The keys are
+sorts a bucket and writes its rows where they belong.  ``TransposeSizes`` has the number of tasks.  The keys are
 in lanes, so that a task opens few files to read a bucket, however many tasks scattered keys.
 """
 
@@ -46,7 +46,7 @@ _MANY_TASKS = 64
 
 @dataclass(frozen=True)
 class TransposeSizes:
-    """Numbers of tasks, and of what each holds.
+    """Numbers of tasks, and of the keys that each holds.
 
     Attributes:
         capacity: keys in the memory of a task.

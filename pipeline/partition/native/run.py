@@ -1,4 +1,4 @@
-"""Runs a native partitioner: hypergraph or graph in, part vector out, whatever the native code does.
+"""Runs a native partitioner: hypergraph or graph in, part vector or error out, even if the native code crashes.
 
 Native partitioners hold the interpreter's lock, exit, crash, hang, and count with 32 bits.  So they run in a child
 process with a time limit, on checked inputs, and their result is checked as well.

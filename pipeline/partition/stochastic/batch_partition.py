@@ -63,9 +63,9 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
         part: (num_vertices,) int32.
 
     Returns:
-        ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with
-        the parts of the full-batch hypergraph; ``batch_gain``: by what share the first is smaller; ``batch_model``:
-        which one was kept, the full-batch one if they are equal.
+        ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with the
+        parts of the full-batch hypergraph; ``batch_gain``: share by which the first is smaller; ``batch_model``: the
+        parts that were kept, the full-batch ones if both are equal.
 
         For uniform batches also ``batch_volume_expected`` and ``batch_volume_full_expected``: the volume of the
         stochastic and of the full-batch parts by the closed form; and ``annealing_stopped_by``: ``passes`` or

@@ -178,7 +178,7 @@ def _restrict(group: BatchGroup, cluster: Cluster) -> np.ndarray[tuple[int, int,
 
 
 def _stopping_rule(covered: float, times_pins: float, count: int, *, is_late: bool) -> str:
-    """Return what ends the drawing, one of ``MergedBatches.stopped_by``; empty to draw more.
+    """Return the reason to stop drawing, one of ``MergedBatches.stopped_by``; empty to draw more.
 
     Args:
         times_pins: pins drawn so far over the pins of the full hypergraph.

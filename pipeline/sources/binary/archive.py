@@ -1,4 +1,4 @@
-"""Zip archives from elsewhere: opened without trusting what they claim, and the checksums of their members."""
+"""Zip archives from elsewhere, opened without trusting their claims, and the checksums of their members."""
 
 from __future__ import annotations
 

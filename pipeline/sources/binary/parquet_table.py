@@ -97,7 +97,7 @@ class ParquetTable:
                 raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}{hint}")
 
     def holds(self, name: str, kinds: str) -> bool:
-        """Whether the type of a column is among those that :meth:`check_columns` allows."""
+        """Whether :meth:`check_columns` allows the type of a column."""
         return self.types[self.names.index(name)].startswith(tuple(each for kind in kinds for each in _PREFIXES[kind]))
 
     def holds_text(self, name: str) -> bool:

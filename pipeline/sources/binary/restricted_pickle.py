@@ -1,4 +1,4 @@
-"""Foreign pickles, read without running anything that they name.
+"""Foreign pickles, read without running any function that they name.
 
 A pickle is a program: it names classes and functions and calls them. Here, every allowed name becomes a
 :class:`Record`, which only notes the arguments it was called with; the caller checks these and builds arrays from them.
@@ -75,7 +75,7 @@ _KEYS = {"DICT": slice(None, None, 2), "SETITEM": slice(-2, -1), "SETITEMS": sli
 class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
     """The reader written in Python, restricted to :class:`Record`.
 
-    The reader in C allocates as many memo slots as the pickle asks for, before it checks that they are used.
+    The reader in C allocates any number of memo slots that the pickle asks for, before it checks that they are used.
     """
 
     stack: list[Any]

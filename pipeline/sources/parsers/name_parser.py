@@ -308,7 +308,7 @@ def parse_keyed(
     Args:
         text, separator, line_at: as for :func:`parse_names`.
         missing: whether NaN stands for an empty cell.
-        words, codes: what cells may hold instead of numbers, as for :func:`parse_cell`.
+        words, codes: words that cells may hold instead of numbers, as for :func:`parse_cell`.
         names: (num_bytes,) uint8, filled with the concatenated names.
         offset: (max_rows + 1,) int64; element k + 1 is filled with the end of name k.
         values: (max_rows, num_columns) float64, filled row by row; may contain NaN and infinity.

@@ -406,7 +406,7 @@ def parse_cell(text: Any, at: int, words: Any, codes: Any) -> tuple[float, int, 
     """Parse a number or a known word, in any case and perhaps in double quotes; returns as :func:`parse_number`.
 
     Args:
-        words: (num_words,) int64 what :func:`word_numbers` gives.
+        words: (num_words,) int64 result of :func:`word_numbers`.
         codes: (num_words,) float64 the number that each word stands for.
     """
     first = at + (text[at] == QUOTE)

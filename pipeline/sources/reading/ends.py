@@ -1,6 +1,6 @@
-"""Decides which columns of a text table have the two ends of an edge: by number, by name, or by what their cells show.
+"""Decides which columns of a text table have the two ends of an edge: by number, by name, or by their cells.
 
-Columns that a header calls the ends are read wherever they stand. If neither names nor cells say which columns are the
+Columns that a header names as the ends are read in any position. If neither names nor cells say which columns are the
 ends, the user is asked.
 """
 

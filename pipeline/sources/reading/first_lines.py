@@ -1,6 +1,6 @@
-"""Keeps what the first lines of a text file show, and suggests how to read columns after the two ids of an edge.
+"""Keeps facts from the first lines of a text file, and suggests how to read columns after the two ids of an edge.
 
-The lines are read once, when a source is opened. What they show is small, so a source of thousands of files keeps it.
+The lines are read once, when a source is opened. The facts are small, so a source of thousands of files keeps them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS_OF_WEIGHTS: Final = (
 
 
 def is_called(name: str, kind: str) -> bool:
-    """Whether a column is called as weights or times are, or as a kind of weights is.
+    """Whether a column has a usual name of weights or times, or of a kind of weights.
 
     >>> is_called("Freq", "weights"), is_called("combined_score", "weights"), is_called("in_time", "times")
     (True, True, False)
@@ -53,7 +53,7 @@ class Suggestion:
         flags: flags of the command line, each with its value; none if no column is left over.
         kind: ``weights`` or ``times`` if the flags read a third column as such; empty if they ignore it.
         column: name of the third column, or ``column 3``.
-        unread: why a column that is called as weights are is not read as such; empty if there is none.
+        unread: reason why a column with the name of weights is not read as weights; empty if there is no such column.
     """
 
     flags: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Refuses files and folders in formats that gnnloom does not read, and names what converts them.
+"""Refuses files and folders in formats that gnnloom does not read, and names a converter.
 
 Their lines could be read as edges, or fail with a message about separators.
 """
@@ -28,7 +28,7 @@ class Foreign:
 
     Attributes:
         what: the format.
-        remedy: what converts a file; ``{}`` stands for its name.
+        remedy: how to convert a file; ``{}`` stands for its name.
         begins: pattern of the first bytes, after blanks and a byte order mark; None if names decide.
         suffixes: endings of names that decide.
     """
@@ -198,7 +198,7 @@ def refuse_foreign(file: SourceFile, begin: bytes) -> None:
         begin: its first bytes.
 
     Raises:
-        InputError: the file is of such a format, which the message names, with what converts it.
+        InputError: the file is of such a format; the message names the format and a converter.
     """
     name = file.path.name.lower()
     is_tar = begin[_TAR] == b"ustar"

@@ -97,7 +97,7 @@ def judge_ids(cells: Sequence[str]) -> IdKind:
 
 
 def id_fault(cell: str) -> str:
-    """Description of why a cell is not an id; empty if nothing is known about it but that it is not a number.
+    """Reason why a cell is not an id; empty if the only known reason is that it is not a number.
 
     >>> id_fault("'7'").partition(";")[0], id_fault("ann")
     ('expected a vertex id, found an id in single quotes', '')

@@ -1,4 +1,4 @@
-"""Refuses rows that are not a list of edges though they could be read as one, and names what to do instead.
+"""Refuses rows that could be read as edges but are not, and names a remedy.
 
 Matrices, lines of neighbors, triples, features, records and tables drawn for people are recognized by the first rows of
 a file. :mod:`gnnloom.pipeline.sources.reading.foreign` recognizes formats by the first bytes.
@@ -346,7 +346,7 @@ def _refuse_one_field(file: SourceFile, rows: Sequence[Row]) -> None:
 
 
 def refuse_counts(file: SourceFile, begin: bytes) -> None:
-    """Refuse a file whose first line counts what follows it, unless the user says what it is.
+    """Refuse a file whose first line counts the lines below it, unless an option says what the line is.
 
     Args:
         begin: first bytes of the file.

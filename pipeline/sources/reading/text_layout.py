@@ -104,7 +104,7 @@ class Stated:
     Attributes:
         header: whether the first row names the columns; None if the user did not say.
         columns: names of the columns of sources, targets and values, or their numbers from 1; none for the first ones.
-        separator: what is between fields; empty if the first row decides.
+        separator: separator of fields; empty if the first row decides.
         comment: the sign that begins comments, ``none``, or empty for ``#`` and ``%`` before the first row.
         valued: whether edges have weights or times.
         decimal: the character before the decimals of values.
@@ -148,7 +148,7 @@ class Sample:
         comments: lines before the first row that begin with a comment sign.
         rows: the rows, without lines that are comments.
         is_whole: the file has no other rows.
-        separator: what is between fields.
+        separator: separator of fields.
     """
 
     comments: tuple[str, ...]
@@ -389,7 +389,7 @@ def names_ends(first: str, second: str) -> bool:
 
 
 def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of columns that a header names as source and target of an edge, wherever they stand.
+    """Pairs of columns that a header names as source and target of an edge, in any position.
 
     >>> find_ends(["txn", "sender", "receiver", "amount"]), find_ends(["dst", "src"]), find_ends(["id", "start", "end"])
     ([(1, 2)], [(1, 0)], [])
@@ -432,7 +432,7 @@ def _columns_by_word(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _is_no_id(token: str) -> bool:
-    """Whether a word says what an end has: ``balance``, or ``newbalance``."""
+    """Whether a word names a property of an end and not its id: ``balance``, or ``newbalance``."""
     return token in _NO_ID_WORDS or token.endswith(_LONG_NO_ID_WORDS)
 
 

@@ -59,7 +59,7 @@ class TextTable:
     """Reading of one text file of edges.
 
     Attributes:
-        separator: what is between fields; a space stands for runs of blanks.
+        separator: separator of fields; a space stands for runs of blanks.
         header: names of the columns; none if the first row is an edge.
         is_recognized: the header was recognized rather than stated.
         fields: numbers of the fields of the sources, targets and values that are parsed, from 0; none for the first
@@ -72,7 +72,7 @@ class TextTable:
         times: how the times of edges are written if they are dates.
         is_counted: the first line is the number of the others.
         is_bipartite: the file says that sources and targets are vertices of two types, as KONECT's do with ``% bip``.
-        question: what the first lines leave open about the columns, and the options that answer it.
+        question: question about the columns that the first lines leave open, and the options that answer it.
         header_line: the line that names the columns, without blanks around it; empty if none does.
     """
 
@@ -348,7 +348,7 @@ def describe_columns(table: TextTable, names: Sequence[str], value: str) -> dict
 
     Args:
         names: the headings.
-        value: what the third column has; empty if it is not read.
+        value: contents of the third column; empty if it is not read.
     """
     chosen = (table.fields or (0, 1, 2))[: 3 if value else 2]
     read = [names[number] if number < len(names) else f"column {number + 1}" for number in chosen]

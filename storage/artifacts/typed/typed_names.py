@@ -1,4 +1,4 @@
-"""Names of types and relations: what they may consist of, and which are refused next to each other."""
+"""Checks names of types and relations: their characters, and whether two names are too similar."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _no_entries() -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Draw:
-    """Which entries of a row are drawn.
+    """The entries to draw from each row.
 
     What a vertex draws depends on the stream and the vertex only, so a process that has its row can draw for others.
 
@@ -31,7 +31,7 @@ class Draw:
         stream: random stream of a layer of a batch.
         fanout: entries to draw from each row: ``ALL``, or 0 or more; or (num_rows,) int64, a number for each row.
         replace: draw with replacement; a row then has ``fanout`` entries even if the vertex has fewer neighbors.
-        excluded: (num_excluded,) int64 positions of entries that the graph is taken to lack, ascending.
+        excluded: (num_excluded,) int64 positions of entries to leave out, as if the graph lacked them, ascending.
         joint: stream in which the joint relations to one type divide the fan-out of a vertex; None: the relation has
             the fan-out for itself.
     """
@@ -262,8 +262,8 @@ def within(excluded: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int
 def skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
     """Turn positions in a row without its excluded entries into positions in the whole row."""
     for k in range(len(drawn)):
-        # The number of excluded entries before it is the number of excluded entries with at most as many other entries
-        # before them.
+        # The number of excluded entries before it is the number of excluded entries with at most this number of other
+        # entries before them.
         low, high = 0, len(excluded)
         while low < high:
             middle = (low + high) // 2

@@ -17,7 +17,7 @@ from gnnloom.storage.format.memory_map import RecordedArray
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.data.row_exchange import RangeOwners
+from gnnloom.trainer.data.owners import RangeOwners
 from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.training import best_targets

@@ -16,7 +16,8 @@ from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
+from gnnloom.trainer.data.owners import RangeOwners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.data.vertex_data import normalize_feature, settled_feature_norm

@@ -23,7 +23,8 @@ from gnnloom.storage.sampling.layers.expansion import OversizedBatchError
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
+from gnnloom.trainer.data.owners import RangeOwners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.feature_view import FeatureView, OwnFeatures
 from gnnloom.trainer.kernels.dispatch import performed
 from gnnloom.trainer.loader.streams import Fields

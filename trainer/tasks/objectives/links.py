@@ -17,7 +17,8 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
+from gnnloom.trainer.data.owners import RangeOwners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.negatives import evaluated_negatives, make_negative_sampler
 from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet
 from gnnloom.trainer.layout.layout import Layout

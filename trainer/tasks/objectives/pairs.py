@@ -31,7 +31,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.row_exchange import Owners
+from gnnloom.trainer.data.owners import Owners
 from gnnloom.trainer.data.target_edges import PairsOfStep, PairSource, StateTargets, Targets
 from gnnloom.trainer.feed.negatives import NegativeSampler
 from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet, pair_order

@@ -1,4 +1,4 @@
-"""Files that describe a dataset: what they have, with the place of everything that is wrong."""
+"""Reads files that describe a dataset; errors name the place of a fault."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Described:
 
     Attributes:
         path: the file.
-        value: what is there.
-        place: how to get there from the beginning of the file, such as ``edges[0].files``; empty at the beginning.
+        value: the value itself.
+        place: path to the value within the file, such as ``edges[0].files``; empty for the whole file.
     """
 
     path: Path
@@ -35,7 +35,7 @@ class Described:
     place: str = ""
 
     def error(self, expected: str) -> InputError:
-        """The error that the value is not what it should be."""
+        """The error for a wrong value."""
         where = f", {self.place}" if self.place else ""
         return InputError(f"{self.path}{where}: expected {expected}, found {str(self.value)[:80]!r}")
 
@@ -165,7 +165,7 @@ def pairs_table(locations: list[str], kind: Described, delimiter: str, counts: t
 
     Args:
         kind: name of the format of the files: ``csv``, ``parquet`` or ``numpy``.
-        delimiter: what separates fields of text.
+        delimiter: separator of fields of text.
         counts: number of rows that each file should have.
 
     Raises:
