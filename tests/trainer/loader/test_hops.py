@@ -8,7 +8,7 @@ import torch
 
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.trainer.loader.hops import batch_hops, edge_weight, sample_hops
+from gnnloom.trainer.loader.hops import edge_weight, hops_of
 from gnnloom.trainer.place.place import Place
 from support.covering import few_of
 from support.graphs import random_adjacency
@@ -31,7 +31,7 @@ def test_edges_are_entries_of_the_graph_and_each_hop_follows_the_one_before(fano
     matrix = sampler.graph.matrix
     for number in range(sampler.num_batches):
         sample = sampler.sample(2, number)
-        hops = sample_hops(sample, Place())
+        hops = hops_of(sample, Place())
         source, target = hops.edge_index.numpy()
         assert hops.entry is not None
         entry = hops.entry.numpy()
@@ -52,7 +52,7 @@ def test_edges_are_entries_of_the_graph_and_each_hop_follows_the_one_before(fano
 def test_what_a_batch_and_its_sample_give_is_the_same() -> None:
     sampler = _sampler([4, 3, 2])
     sample = sampler.sample(0, 1)
-    one, other = sample_hops(sample, Place()), batch_hops(layered_batch(sampler.graph, sample), Place())
+    one, other = hops_of(sample, Place()), hops_of(layered_batch(sampler.graph, sample), Place())
     assert other.entry is None
     assert torch.equal(one.vertices, other.vertices)
     assert torch.equal(one.edge_index, other.edge_index)
@@ -77,7 +77,7 @@ def test_weights_of_edges_are_those_of_the_whole_graph(
         "none": np.ones(matrix.nnz),
     }[normalization]
     sample = sampler.sample(0, 0)
-    hops = sample_hops(sample, Place())
+    hops = hops_of(sample, Place())
     found = edge_weight(layered_batch(sampler.graph, sample), normalization, Place(torch.float64))
     assert hops.entry is not None
     entry = hops.entry.numpy()
@@ -91,4 +91,4 @@ def test_weights_of_edges_are_those_of_the_whole_graph(
 def test_layers_that_draw_anew_have_no_common_graph() -> None:
     sampler = _sampler([4, 3], draw_once=False)
     with pytest.raises(ValueError, match="draw_once"):
-        sample_hops(sampler.sample(0, 0), Place())
+        hops_of(sampler.sample(0, 0), Place())
