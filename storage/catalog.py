@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: Number of artifacts that an error lists.
 _MOST_LISTED = 5
-#: What kinds of artifacts are called if not by their own names.
+#: Words for kinds of artifacts in messages, where they differ from the names.
 _NAMES: Mapping[str, str] = {"vertices": "vertex data", "propagated": "propagated values"}
 #: The commands that make artifacts, with the name of the dataset to fill in.
 _MAKERS: Mapping[str, str] = {
@@ -94,7 +94,7 @@ class Dataset:
                 f"{path}: there is no such dataset; {question}`gnnloom catalog ls` lists the existing ones"
             )
         _check_dataset_group(path)
-        # What is written below them would be written elsewhere.
+        # Files that are written below them would be written elsewhere.
         for name in (*SCHEMAS, "runs", LOCKS, MAPPED):
             refuse_link(path / name)
 

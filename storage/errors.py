@@ -110,7 +110,7 @@ class MissingPackageError(GnnloomError, ImportError):
     exit_code = 1
 
 
-#: What numba says if it can keep a compiled function nowhere.
+#: Message of numba if no folder can hold a compiled function.
 #: Most characters of a message that is printed, or sent by a task. Dask cuts longer ones than 10,000
 #: (``distributed.admin.max-error-length``).
 MOST_MESSAGE: Final = 9_000

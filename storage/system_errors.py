@@ -33,9 +33,9 @@ OF_ONE_FILE: Final = OF_PERMISSION | {errno.EIO}
 _OF_CONTENT: Final = _PATH_ERRORS | {
     errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENODATA, errno.EBADMSG, errno.EOVERFLOW,
 }  # fmt: skip
-#: What the names of work folders, of temporary folders and of the metadata of datasets are, or begin with.
+#: Names, or prefixes of names, of work folders, temporary folders and the metadata of datasets.
 _WORK, _OWN_FOLDER, _METADATA = ".work", "gnnloom-", "zarr.json"
-#: How torch and Python, which have no errors of their own for it, say that memory is used up.
+#: Messages of torch and Python about exhausted memory, for which they have no separate errors.
 _OUT_OF_MEMORY: Final = ("can't allocate memory", "not enough memory", "can't start new thread")
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Dask's setting for the environment in which a nanny starts its worker. The nanny leaves it in its own process.
 WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 
-#: What is wrong if workers are killed as often as they are started, and first remedies.
+#: Likely cause if workers are killed as often as they are started, and first remedies.
 NOT_STARTED = (
     "the worker processes could not be started: one was killed or failed while it started. Check the memory and the"
     " space in /dev/shm and the temporary folder (`gnnloom doctor`)"
@@ -145,7 +145,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
         dask_silenced(),
         steady_clock(),
         script_left_alone(),
-        # What a script starts later must find the environment that the script had.
+        # Processes that a script starts later must find the environment of the script.
         environment(settings[WORKER_ENVIRONMENT]),
         # Other users of this machine could give work to workers without a certificate.
         dask.config.set(settings | make_certificate().settings()),
@@ -200,7 +200,7 @@ def _started(workers: int, memory: int) -> Iterator[SpecCluster]:
             yield local
         except Exception:
             raise
-        # Nobody waits for what the workers do, and the thread of a task cannot be stopped.
+        # Nobody waits for the work of the workers, and the thread of a task cannot be stopped.
         except BaseException:
             for nanny in local.workers.values():
                 nanny.end_now()
@@ -225,8 +225,8 @@ def _until_replaced(client: Client, workers: int) -> Iterator[None]:
 def worker_settings() -> dict[str, Any]:
     """Dask's settings: every worker has one thread, and the stages keep to their memory budget themselves."""
     variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    # A worker keeps what one task freed for the next, whose buffers have similar sizes: touching fresh pages is slow.
-    # One arena only, because glibc's per-thread arenas cannot serve blocks of more than 64 MiB.
+    # A worker keeps the memory that one task freed for the next, whose buffers have similar sizes: touching fresh pages
+    # is slow. One arena only, because glibc's per-thread arenas cannot serve blocks of more than 64 MiB.
     keep = str(KEPT_ALLOCATION)
     variables |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
     variables |= {"NUMBA_NUM_THREADS": "1", **SAFE_PATH}

@@ -39,7 +39,7 @@ _RESERVED_SHARE, _LEAST_RESERVED = 0.03, 256 * MIB
 #: Topic of the scheduler's events under which nannies report the workers that they end.
 _TOPIC = "gnnloom-ended"
 
-#: How often a worker is started that is killed while it starts.
+#: Number of attempts to start a worker that is killed while it starts.
 _STARTS = 3
 
 #: Most seconds to report a worker before it is ended.
@@ -132,8 +132,8 @@ class GuardedNanny(Nanny):
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
         # No limit of Dask's, which counts mapped files.
         super().__init__(*args, **{**options, "memory_limit": 0, "worker_class": PagelessWorker})
-        # A terminal sends Ctrl-C to the worker as well. It inherits from this thread that it hears none, not even while
-        # it starts. The main thread belongs to a rank, which goes on without the cluster.
+        # A terminal sends Ctrl-C to the worker as well. It inherits from this thread that it ignores the signal, even
+        # while it starts. The main thread belongs to a rank, which goes on without the cluster.
         if threading.current_thread() is not threading.main_thread():
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._guard = guard

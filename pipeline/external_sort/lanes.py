@@ -247,8 +247,8 @@ class OpenLane:
 
     def __init__(self, lane: Lane, descriptor: int, path: Path) -> None:
         self._lane, self._descriptor, self.path = lane, descriptor, path
-        #: Block that the first row of ``_spare`` has, compared with its checksum: what a lane has of a small run is
-        #: often in one block, and read in many short pieces.
+        #: Block that the first row of ``_spare`` has, compared with its checksum: the data of a small run in a lane are
+        #: often in one block, and are read in many short pieces.
         self._kept = -1
 
     @cached_property
@@ -391,7 +391,7 @@ def writable(folder: Path, lane: Lane) -> Iterator[LaneWriter]:
     Raises:
         IncompleteError: the file is missing.
     """
-    # Not created here: what other tasks have written to a lost file would be missing from the new one.
+    # Not created here: a new file would lack the data that other tasks have written to a lost one.
     path = folder / lane.path
     descriptor = _open(path, os.O_WRONLY)
     try:

@@ -32,9 +32,9 @@ _FEW_KEYS: Final = 32
 #: Number of keys up to which NumPy sorts, in some milliseconds: the kernels would take two seconds to compile.
 NUMPY_KEYS: Final = 1 << 16
 
-#: How the weights of equal keys are merged into one.
+#: Rules that merge the weights of equal keys into one.
 MERGE_MODES: Final = {"sum": 0, "min": 1, "max": 2, "first": 3}
-#: What stands next to these modes for entries that are not merged.
+#: The further mode, for entries that are not merged.
 KEEP: Final = "keep"
 
 #: Most partial sums of the weights of a key: 40 significands of 53 bits cover all exponents of float64.

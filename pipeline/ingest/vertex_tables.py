@@ -301,8 +301,8 @@ def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, 
     if found and found[0].format == "pyg" and (left := unread_tensors([found[0].location])):
         have, are = ("has", "is") if len(left) == 1 else ("have", "are")
         note = (
-            f"{', '.join(left)} {have} a row per vertex and {are} not stored; save as x, y, train_mask, val_mask and"
-            " test_mask what should be"
+            f"{', '.join(left)} {have} a row per vertex and {are} not stored; to store them, save them as x, y,"
+            " train_mask, val_mask and test_mask"
         )
         return [note]
     reading = _other_reading(found, options)

@@ -136,7 +136,7 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
         times_of(dataset, graph, options)
     sizes = GraphSizes.of(graph)
     phases = link_phases(sizes, options, memory, copied_arrays(graph), has_times=options.by_time)
-    # What the graph without held-out edges has at most.
+    # Upper bounds of the graph without held-out edges.
     kept = sizes.without_times()
     scores = options.negatives > 0
     return LinkProjection.of(

@@ -108,7 +108,7 @@ def round_plan(
             Needs(
                 reads=edges.read_bytes(sizes, block),
                 writes=16 * min(nnz, len(prefixes) * _CELLS),
-                memory=edges.reading_bytes + 32 * len(prefixes) * _CELLS,
+                memory=edges.reading_bytes(writer.scratch) + 32 * len(prefixes) * _CELLS,
             ),
             edges,
             tuple(prefixes),
@@ -130,7 +130,7 @@ def count_keys(task: CountTask) -> int:
     while end <= task.bits:
         word, end = word + 1, end + task.edges.widths[word + 1]
     shift = np.uint64(end - task.bits - ROUND_BITS)
-    for found in task.edges.read(task.block):
+    for found in task.edges.read(task.block, task.writer.scratch):
         total += len(found.source)
         begin = found.words[word] >> shift
         for place, prefix in enumerate(task.prefixes):

@@ -30,6 +30,7 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
@@ -112,9 +113,9 @@ def block_rows_limit(memory: int) -> int:
     return rows_that_fit(memory, ROW_MEMORY, WRITING_BYTES + 8 * MIB)
 
 
-def block_capacity(num_rows: int, memory: int, form: MatrixForm) -> int:
+def block_capacity(num_rows: int, memory: int, form: MatrixForm, scratch: Scratch) -> int:
     """Entries of a block that are sorted at a time."""
-    return rows_that_fit(memory, form.sort_bytes, WRITING_BYTES + ROW_MEMORY * num_rows)
+    return scratch.sorted_entries or rows_that_fit(memory, form.sort_bytes, WRITING_BYTES + ROW_MEMORY * num_rows)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     """Sort the entries of a block and write it below another folder; records its arrays and the merged edges."""
     form, first_row, num_rows = task.form, rows[0], rows[1] - rows[0]
     # Entries per sort: the number that the memory allows, at most the entries of the block.
-    capacity = min(block_capacity(num_rows, task.memory, form), max(1, task.entries))
+    capacity = min(block_capacity(num_rows, task.memory, form, task.writer.scratch), max(1, task.entries))
     room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.keys.num_columns)
     sorter = KeySorter(
         task.writer.work / "split",

@@ -62,7 +62,7 @@ def sort_edges(
     started, path = time.perf_counter(), writer.work / folder / "sort.json"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What is not known before pass 1 is only counted.
+        # Facts that are unknown before pass 1 are only counted.
         rows, columns = shape or (1, None)
         unknown = SortSizes(rows, 0, 0, options.undirected, value_bytes=0, other_columns=columns)
         _found(SortPlan(unknown, options, cluster.memory, (), writer, source, folder), cluster).save(path)
@@ -106,10 +106,10 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         min_id=min((low for fact in facts if (low := fact.get("min_id")) is not None), default=0),
     )
     merged = replace(plan, sizes=sizes)
-    # The merges do not depend on the blocks, which this process cuts by what few merged files say, not all files.
+    # The merges do not depend on the blocks, which this process cuts by the few merged files rather than by all files.
     run([merged.scatter, *merged.spilled.merges("merge")], cluster, plan.writer)
     add_loops = plan.options.self_loops == "add"
-    units, block_entries = cut_blocks(_unit_entries(merged), sizes.shift, add_loops=add_loops)
+    units, block_entries = cut_blocks(_unit_entries(merged), sizes.shift, plan.writer.scratch, add_loops=add_loops)
     return replace(sizes, block_units=units, block_entries=block_entries)
 
 

@@ -46,17 +46,10 @@ from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.storage.artifacts.block_matrix import block_path
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import Span
-
-#: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them
-#: takes 128 MiB (224 MiB with weights), so a worker with the default memory sorts a block at once. Part of the format.
-BLOCK_ENTRIES = 1 << 23
-
-#: Maximum number of rows of a row block, unless a single unit has more: at ``blocks.ROW_MEMORY`` bytes each, they take
-#: 192 MiB. Part of the format.
-BLOCK_ROWS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -132,6 +125,7 @@ class SortSizes:
         value_bytes: int = 0,
         marked: bool = False,
         other_columns: int | None = None,
+        scratch: Scratch = BESIDE,
     ) -> Self:
         """The sizes of edges that are spread evenly over the rows and over the ranges of the source.
 
@@ -139,6 +133,7 @@ class SortSizes:
             memory: bytes that a worker may use.
             marked: whether entries are marked with their direction.
             other_columns: number of columns; None for a square matrix.
+            scratch: sizes of the row blocks and of spill files.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.
@@ -148,9 +143,9 @@ class SortSizes:
         num_units = ((num_vertices - 1) >> shift) + 1
         ends = [entries * min(unit << shift, num_vertices) // num_vertices for unit in range(num_units + 1)]
         unit_entries = np.array([stop - start for start, stop in pairwise(ends)], np.int64)
-        units, block_entries = cut_blocks(unit_entries, shift, add_loops=True)
+        units, block_entries = cut_blocks(unit_entries, shift, scratch, add_loops=True)
         in_range = -(-edges // max(1, num_ranges))
-        num_files = num_ranges * -(-in_range // spill_edges(memory, undirected, value_bytes))
+        num_files = num_ranges * -(-in_range // spill_edges(memory, undirected, value_bytes, scratch))
         width = form.entry_bytes + value_bytes
         spill_bytes = entries * width + num_files * 8 * (num_units + 1)
         of_source = (num_vertices, edges, num_ranges, undirected, value_bytes)
@@ -197,22 +192,25 @@ class SortSizes:
             return cls(**read_json(path))
 
 
-def cut_blocks(unit_entries: NDArray[np.int64], shift: int, *, add_loops: bool) -> tuple[list[int], list[int]]:
-    """Cut the rows into blocks of about ``BLOCK_ENTRIES`` entries and at most ``BLOCK_ROWS`` rows.
+def cut_blocks(
+    unit_entries: NDArray[np.int64], shift: int, scratch: Scratch, *, add_loops: bool
+) -> tuple[list[int], list[int]]:
+    """Cut the rows into blocks of about ``block_entries`` entries and at most ``block_rows`` rows.
 
     By the entries alone, never by ranges, workers or memory, so that the same edges give the same blocks.
 
     Args:
         unit_entries: (num_units,) entries of each unit.
         shift: log2 of the rows of a unit.
+        scratch: sizes of the blocks.
 
     Returns:
         (num_blocks + 1) first unit of each block, and the number of units; (num_blocks) entries of each block.
     """
     load = unit_entries + (1 << shift if add_loops else 0)
     units = [0]
-    for first, last in grouped(load, BLOCK_ENTRIES):
-        step = max(1, BLOCK_ROWS >> shift)
+    for first, last in grouped(load, scratch.block_entries):
+        step = max(1, scratch.block_rows >> shift)
         # A range with few entries may have any number of rows, so it is cut once more by rows alone.
         units.extend(range(first + step, last, step))
         units.append(last)
@@ -273,7 +271,9 @@ class SortPlan:
         """Pass 1."""
         sizes, count = self.sizes, max(1, len(self.ranges))
         reading = self.reading or [Needs(16 * sizes.edges // count)] * count
-        memory = scatter_memory(-(-sizes.edges // count), self.memory, self.options.undirected, sizes.value_bytes)
+        memory = scatter_memory(
+            -(-sizes.edges // count), self.memory, self.options.undirected, sizes.value_bytes, self.writer.scratch
+        )
         written = -(-sizes.spill_bytes // count)
         options, spill = self.options, self.spilled.shuffle.name
         how = (options.undirected, options.self_loops == "remove", options.undirected and options.merge is None)
@@ -312,11 +312,12 @@ class SortPlan:
         num_rows = rows[1] - rows[0]
         # Spill files also say where their buckets begin.
         read = sizes.spill_bytes * entries // max(1, sizes.entries) if entries else 0
+        capacity = block_capacity(num_rows, self.memory, form, self.writer.scratch)
         needs = Needs(
             reads=read,
             writes=entries * form.entry_bytes + 8 * num_rows,
             opens=self.spilled.opens(units),
-            memory=min(entries, block_capacity(num_rows, self.memory, form)) * form.sort_bytes + ROW_MEMORY * num_rows,
+            memory=min(entries, capacity) * form.sort_bytes + ROW_MEMORY * num_rows,
         )
         name, spilled = f"{self.folder}{block_path(number)}", self.spilled.shuffle
         return BlockTask(self.writer, name, needs, number, spilled, form, units, entries, self.memory, self.folder)

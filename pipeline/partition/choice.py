@@ -32,11 +32,11 @@ MOST_PINS = 1 << 24
 _NO_CLUSTERS = 0.9
 #: Fewer remain in meshes, and in graphs that Mt-KaHyPar coarsens quickly, such as pages of the web.
 _MESH, _STRONG_CLUSTERS = 0.65, 0.72
-#: Rows that are this much longer than the average keep a coarsening from merging what they touch.
+#: Rows that are this much longer than the average keep a coarsening from merging their vertices.
 _SKEWED = 10.0
 #: Processor seconds of a pass of refinement for a million pins and up to 64 parts.
 _PASS_SECONDS = 0.09
-#: Share of that which a level of clusters takes, on average.
+#: Share of this time for a level of clusters, on average.
 _LEVEL_SHARE = 0.4
 #: Passes of refinement of random parts where nets stay on disk and a partition has to be there soon.
 _FEW_PASSES = 2

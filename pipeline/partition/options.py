@@ -126,8 +126,8 @@ class PartitionOptions(PartitionSettings):
             )
         if self.cover_passes and self.exchange != EXCHANGES[1]:
             raise InputError(
-                f"cover_passes={self.cover_passes}: lowers what exchange {EXCHANGES[1]} sends; choose that exchange, or"
-                " leave it out"
+                f"cover_passes={self.cover_passes}: lowers the volume of exchange {EXCHANGES[1]} only; choose this"
+                " exchange, or leave it out"
             )
         if self.model != "stochastic" and (self.batches, self.batch_rate) != (BATCHES[0], BATCH_RATE):
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.storage.option import Option
@@ -131,6 +131,56 @@ def cost_of_one_pass(workload: PartitionWorkload, preset: Preset) -> MethodCost:
 
 
 @dataclass(frozen=True)
+class LevelSteps:
+    """Sizes of the steps in which the out-of-core method works on a level.
+
+    Tests make them small, so that little data has many tasks. The number of rounds and passes, and the sizes that
+    decide what runs in rounds and where coarsening ends, also decide the parts; the others only divide the work.
+
+    Attributes:
+        few_pins: maximum number of pins, and of vertices, of a level that one process clusters, places and refines.
+            Rounds of tasks take 1.7 times its processor time to refine, and more on small graphs; with two workers they
+            were not measured to be faster below 30 million pins.
+        rounds: rounds of a pass over the vertices. Vertices of one round do not see each other's moves: with 16 rounds
+            rather than one vertex after the other, R-MAT graphs send 0.1 % and soc-Slashdot0902 1.6 % more rows; with
+            64, 0.0 % and 0.2 % fewer.
+        cluster_passes: rounds of label propagation at each level.
+        random_passes: maximum number of passes of refinement at each level, if the first parts are random.
+        clusters_per_part: coarsening ends at a level with fewer clusters for each part; a cluster weighs at most the
+            same share of a part.
+        task_vertices: vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
+        task_pins: pins of a task that reads all nets once, unless that makes fewer than ``NET_TASKS`` tasks: less than
+            a minute's work.
+        task_keys: maximum number of keys of a task that transposes, 32 MiB, so that graphs of millions of edges keep
+            several workers busy.
+        many_tasks: tasks that transpose get larger rather than more numerous than this, or than one for each worker if
+            that is more, as far as memory allows: every bucket is read from the lanes of all tasks.
+        read_entries: entries of all matrices together that a task reads at a time, or a single row.
+        scan_pins: pins of a task that looks for cut nets, unless there are fewer than ``NET_TASKS`` such tasks: a few
+            seconds.
+        range_pins: pins for each range of a boundary; there are at most ``NET_TASKS`` ranges. Fewer pins are not worth
+            a task. A boundary fits in the memory of one process, so 16 tasks suffice, and need no lanes.
+    """
+
+    few_pins: int = 1 << 25
+    rounds: int = 16
+    cluster_passes: int = 5
+    random_passes: int = 16
+    clusters_per_part: int = 20
+    task_vertices: int = 1 << 20
+    task_pins: int = 1 << 25
+    task_keys: int = 1 << 22
+    many_tasks: int = 64
+    read_entries: int = 1 << 23
+    scan_pins: int = 1 << 27
+    range_pins: int = 1 << 24
+
+
+#: The sizes of the steps outside of tests.
+LEVEL_STEPS: Final = LevelSteps()
+
+
+@dataclass(frozen=True)
 class PartitionProblem:
     """A partitioning problem: the input, the options, and the files to use.
 
@@ -141,6 +191,7 @@ class PartitionProblem:
         part_path: ``.npy`` file that backs the part vector, so that tasks can map it.
         cluster: runs the tasks of partitioners that have some.
         writer: of the partition; keeps the records of tasks whose results an interrupted run leaves for the next one.
+        steps: sizes of the steps of the out-of-core method.
     """
 
     graph: Graph
@@ -150,6 +201,7 @@ class PartitionProblem:
     part_path: Path
     cluster: Cluster
     writer: ArtifactWriter
+    steps: LevelSteps
 
 
 class CheckMemory(Protocol):

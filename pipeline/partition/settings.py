@@ -15,10 +15,10 @@ from gnnloom.storage.wording import counted
 WEIGHTS = ("nonzeros", "unit")
 #: Value of ``replicate`` that chooses the types by the graph.
 AUTO: Final = "auto"
-#: What the weights of the vertices of one type begin with, before the name of the type.
+#: Prefix of the weights of the vertices of one type, before the name of the type.
 OF_TYPE = "type "
 DIRECTIONS = ("forward", "both")
-#: What ranks send for a product: rows, or a cover of rows and partial sums.
+#: Choices of the data that ranks send for a product: rows, or a cover of rows and partial sums.
 EXCHANGES = ("rows", "cover")
 #: The method that chooses among the others; its presets are the levels of ``quality``.
 QUALITY_METHOD = "auto"
@@ -155,7 +155,7 @@ class PartitionSettings:
         if AUTO in self.replicate and len(self.replicate) > 1:
             raise InputError(f"replicate {','.join(self.replicate)}: {AUTO} chooses the types; leave out the names")
         if self.balance and self.weights != WEIGHTS[0]:
-            raise InputError(f"balance {self.balance}: already says what a vertex counts for; leave out weights")
+            raise InputError(f"balance {self.balance}: already sets the weights of vertices; leave out weights")
 
     @property
     def weighing(self) -> str:

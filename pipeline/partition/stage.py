@@ -17,7 +17,7 @@ from gnnloom.pipeline.partition.cover_refinement import check_cover_memory, refi
 from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
-from gnnloom.pipeline.partition.partitioner import Partitioner, PartitionProblem
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps, Partitioner, PartitionProblem
 from gnnloom.pipeline.partition.replication import Replication, choose_replicated
 from gnnloom.pipeline.partition.settings import AUTO, EXCHANGES, check_parts
 from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
@@ -41,11 +41,19 @@ _PART, _QUALITY = "part/0", "parts/quality"
 
 @repairing
 def partition_graph(
-    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
+    dataset: Dataset,
+    graph: Graph | TypedGraph,
+    options: PartitionOptions,
+    cluster: Cluster,
+    *,
+    steps: LevelSteps = LEVEL_STEPS,
 ) -> Partition:
     """Partition the rows of a graph and measure the result; returns the stored one if it exists.
 
     A graph with types is partitioned as the union of its relations, over the numbering of all vertices.
+
+    Args:
+        steps: sizes of the steps of the out-of-core method.
 
     Raises:
         InputError: there are more parts than vertices, or both directions of an undirected graph are asked for.
@@ -65,7 +73,8 @@ def partition_graph(
             transpose = union_graph(dataset, graph, spec.transposed, cluster)
         else:
             transpose = transpose_graph(dataset, matrix, cluster)
-        problem = PartitionProblem(matrix, transpose, options, writer.work, writer.work / "part.npy", cluster, writer)
+        where = writer.work, writer.work / "part.npy"
+        problem = PartitionProblem(matrix, transpose, options, *where, cluster, writer, steps)
         _make_part(problem, options.partitioner)
         _measure(problem)
         recorded = writer.recorded_of([_PART, _QUALITY])
@@ -119,7 +128,7 @@ def _make_part(problem: PartitionProblem, partitioner: Partitioner) -> None:
     writer = problem.writer
     if writer.recorded_of([_PART]):
         return
-    # Parts that are found once more need not be the same, so what is known about them goes.
+    # Parts that are computed again may differ, so facts about the former ones are dropped.
     for task in writer.recorded("parts/"):
         writer.forget(task)
     # One part sends nothing, and a part of one vertex cannot lose it.

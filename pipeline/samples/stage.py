@@ -63,7 +63,8 @@ class SampleSizes:
         rows[seeds] = min(types[seeds], options.batch_size)
         for hop in range(max((len(each.fanouts) for each in relations.values()), default=0)):
             more, left = dict.fromkeys(types, 0), dict[str, int]()
-            # Joint relations to one type share what its rows draw: at worst, all fall to those with the largest edges.
+            # Joint relations to one type share the draws of its rows: at worst, all draws are of the relations with the
+            # largest edges.
             for name, each in sorted(relations.items(), key=lambda item: -item[1].edge_bytes):
                 whole = rows[each.target] * each.fanouts[hop]
                 if each.fanouts[hop] < 0:

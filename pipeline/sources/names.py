@@ -127,7 +127,7 @@ def _text_fault(name: bytes, *, is_id: bool) -> str:
         return ""
     code = f"U+{ord(hidden[0]):04X}"
     return (
-        f"{text[:_SHOWN]!r} has a blank at an end or a character that nobody sees ({code}), and would be another vertex"
+        f"{text[:_SHOWN]!r} has a space at an end or an invisible character ({code}), and would be another vertex"
         " than the name without it; remove it from the names"
     )
 

@@ -35,7 +35,7 @@ NTRIPLES: Final = "ntriples"
 LINKS: Final = ("subject", "predicate", "object")
 #: Columns of statements with the predicate rdf:type.
 TYPES: Final = ("instance", "class")
-#: What rdf:type may become.
+#: Choices for rdf:type.
 RDF_TYPES: Final = ("relation", "type", "first")
 #: The part of a statement that each column is.
 _PART: Final = {"subject": 0, "predicate": 1, "object": 2, "instance": 0, "class": 2}

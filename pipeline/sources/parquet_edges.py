@@ -194,7 +194,7 @@ class ParquetEdges:
                 flags += [f"--{kind}"] if kind == "times" and flags[0] != f"--{kind}" else []
                 flags += ["--merge max"] if kind == "times" else []
         if 0 < table.num_rows <= FIRST_ROWS and not any(map(table.holds_text, names)):
-            # What cannot be read is a question already.
+            # A column that cannot be read is a question already.
             with suppress(InputError):
                 blocks = [columns for _, columns in table.read_arrow(names, range(len(table.group_rows)), FIRST_ROWS)]
                 smallest = min(column.to_numpy(zero_copy_only=False).min() for columns in blocks for column in columns)

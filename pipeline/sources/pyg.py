@@ -48,7 +48,7 @@ ADMITTED: Final = frozenset(
 )
 #: How to save one graph of a dataset of PyG.
 ONE_GRAPH: Final = "save one graph with torch.save(dataset[0].to_dict(), FILE)"
-#: What to do about objects of PyG that are not read.
+#: Advice about objects of PyG that are not read.
 REMEDIES: Final[Mapping[str, str]] = {
     "torch_geometric.data.hetero_data.": (
         "A HeteroData has several types of vertices; give its local file as the only source, as in"
@@ -134,7 +134,7 @@ class PygFile:
         if isinstance(stated, int):
             return stated
         for name in (_X, _Y, *self.masks()):
-            # What is not a dense tensor is refused when the vertex data are opened.
+            # Values other than dense tensors are refused when the vertex data are opened.
             if name in self and self.attributes[name].name == TENSOR and (shape := self.tensor(name).shape):
                 return shape[0]
         return None
@@ -250,7 +250,7 @@ def unread_tensors(locations: Sequence[str]) -> list[str]:
     for name in file.tensors():
         if name in known or name.startswith(("edge", "adj")):
             continue
-        # Whatever cannot be read is not missed.
+        # Values that cannot be read are not needed.
         with suppress(InputError):
             if rows and file.tensor(name).shape[:1] == (rows,):
                 found.append(name)

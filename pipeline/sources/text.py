@@ -86,7 +86,7 @@ from gnnloom.storage.wording import counted
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
-#: What a user says who gives no option.
+#: The statements of a user who gives no option.
 _NOTHING: Final = Stated()
 _HEADER_HINT = "; if the first line names the columns, add `--header`"
 _HINTS = {
@@ -114,7 +114,7 @@ class TextEdges:
         width: number of fields of every line; 0 if lines may have further fields.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
-        opened: what the first lines of each file show. Tasks, which do not need it, get none.
+        opened: facts from the first lines of each file; empty in tasks, which do not need them.
     """
 
     files: tuple[SourceFile, ...]
@@ -349,7 +349,7 @@ class TextEdges:
         Args:
             name: the id, as a name or as digits.
             ends: columns of ids to look at: 0 for sources, 1 for targets.
-            reason: what is wrong with the id.
+            reason: the fault of the id.
         """
         between = self.tables[span.file].separator if self._is_plain(span.file) else b"\t"
         for block in self._blocks(span, comments=self._comments, refused=b"\t"):

@@ -22,7 +22,7 @@ from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.wording import counted
 
-#: What is known of a pair: nothing but that it is one, its class, or a number.
+#: The value of a pair: none, its class, or a number.
 PAIR, CLASS, NUMBER = "pair", "class", "number"
 #: dtype of the values of each kind.
 VALUE_DTYPES: Final = MappingProxyType({CLASS: "int64", NUMBER: "float32"})

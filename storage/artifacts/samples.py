@@ -287,7 +287,7 @@ class PackedRows:
             raise CorruptError(f"{self._array.where}: fewer features or labels than its batches have")
         rows = buffers.take((len(hot), *self._array.shape[1:]), self._array.dtype)
         if len(hot_feature):
-            # Fills every row, which saves a copy of the frequent ones; packed rows are then overwritten.
+            # Fills every row, to save a copy of the frequent ones; packed rows are overwritten afterwards.
             np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
         while len(places):
             if not len(self._chunk):

@@ -191,7 +191,7 @@ class _EntryStream:
         if start != self._position:
             self._left, self._position = self._left[:0], start - start % length
         skipped, filled, num_bytes, num_files = start - self._position, len(self._left), 0, 0
-        # From the buffer of the range before: another one, in which nobody writes, or this one.
+        # From the buffer of the previous range: another buffer, which nobody writes, or this one.
         buffer[:filled] = self._left
         while self._position + filled < stop:
             chunk = (self._position + filled) // length

@@ -151,7 +151,7 @@ def check_union(artifact: Artifact) -> None:
     try:
         matrices, united = union_of(artifact).opened(), union_of(artifact).united()
     except (KeyError, GnnloomError):
-        # Its own check reports what is wrong with the graph.
+        # The check of the graph reports its faults.
         return
     total = 0
     for start in range(0, union.num_vertices, _CHUNK):

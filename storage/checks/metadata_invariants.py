@@ -79,7 +79,7 @@ def _outdated(dataset: Dataset, groups: list[str]) -> str | None:
         listed = listed_nodes(dataset.path / folder)
         prefix = "" if folder == "." else f"{folder}/"
         wanted = lists[folder]
-        # A list that has become too long is written no more.
+        # A list that has become too long is no longer written.
         if listed is not None and (
             wanted is None or _settled(dataset, listed, prefix) != _settled(dataset, wanted, prefix)
         ):

@@ -36,7 +36,7 @@ _RUN: Final = re.compile(
         )
     )
 )
-#: The folder of a logger, which may write anything but code.
+#: The folder of a logger, which may write any files except code.
 _LOGGED: Final = re.compile(rf"(?!(?:{_OWN_FOLDERS})/)[^/]+/.+")
 _CODE: Final = (*all_suffixes(), ".pyd", ".pth")
 

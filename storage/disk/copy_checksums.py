@@ -76,7 +76,7 @@ class ChecksumFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Writes what is buffered.
+        # Writes the buffered data.
         with naming(self._path):
             self._file.close()
 

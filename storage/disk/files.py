@@ -186,7 +186,7 @@ def _fsync(path: str | Path) -> None:
 
 def sync_paths(paths: Iterable[Path]) -> None:
     """Make files and the names in folders durable, several at a time."""
-    # The disk orders what waits for it, and file systems of clusters answer many requests at once.
+    # The disk orders waiting requests, and file systems of clusters answer many requests at once.
     with ThreadPoolExecutor(_SYNCING) as pool:
         for _ in pool.map(_fsync, dict.fromkeys(paths)):
             pass

@@ -182,7 +182,7 @@ class ChunkReader:
         if wanted and found != wanted:
             raise ValueError(
                 f"its checksum {found} is not {wanted}, which the manifest names: the file was damaged, or comes from"
-                " another artifact; restore it, or remove what it belongs to and make it again"
+                " another artifact; restore it, or remove its artifact or run and make it again"
             )
         return encoded
 

@@ -217,7 +217,8 @@ def _use_copy(path: Path, contents: Contents) -> int:
         return os.open(path, os.O_RDONLY)
     try:
         if not is_checked(path, _files(contents)):
-            # One process of all nodes checks or makes the copy; the others wait, and see on their node what it did.
+            # One process of all nodes checks or makes the copy; the others wait, and then look at the result on their
+            # own node.
             with locked(path.parents[1], _CHECK_KIND, path.name, common=f"the uncompressed copy of {path.name}"):
                 _check_or_make(path, contents)
     except BaseException:
@@ -272,7 +273,7 @@ def _check_unwritable(path: Path, contents: Contents) -> None:
 
 
 def _write_copy(path: Path, contents: Contents) -> None:
-    # First, because there may not be room for two copies. Processes that have mapped the damaged files keep them.
+    # First, because the disk may lack room for two copies. Processes that have mapped the damaged files keep them.
     _remove_damaged(path)
     needed = sum(content.num_bytes for content in contents.values())
     free = shutil.disk_usage(path.parent).free

@@ -28,7 +28,7 @@ _COPY_ROWS = 1 << 20
 #: Bytes that a checksum covers at most: few enough that they are still in the cache when they are written or compared.
 _PIECE_BYTES: Final = 1 << 18
 
-#: What to do if a temporary file has changed.
+#: Advice for a temporary file that has changed.
 AGAIN: Final = "run the command again; if that happens again, look for faults of the disk and of the memory"
 
 Rows = slice | NDArray[np.int64]

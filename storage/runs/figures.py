@@ -11,7 +11,7 @@ from typing import Any
 
 #: Stored figures that have a number for every kind of message, and what users see.
 _SHOWN = {"bytes": "bytes_sent", "messages": "messages_sent"}
-#: Entries of a line that say which epoch it is and how it ran, and not what it reached or cost.
+#: Entries of a line that identify the epoch and describe how it ran, rather than its results or costs.
 _FACTS = {"epoch", "threads"}
 
 

@@ -17,7 +17,7 @@ from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, other_neighbor
 
-#: Vertices in a frontier if nothing else is said, and the least drawn vertices per vertex of the frontier: in a larger
+#: Vertices in a frontier by default, and the least drawn vertices per vertex of the frontier: in a larger
 #: frontier, most vertices of a batch would be uniform.
 FRONTIER: Final = 1000
 _LEAST_DRAWN: Final = 8

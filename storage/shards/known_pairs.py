@@ -29,7 +29,7 @@ from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.storage.shards.block_ranges import row_ranges
 
-#: Entries of the graph, and pairs of links, that are read at a time.
+#: Entries of the graph and pointers of its rows, and pairs of links, that are read at a time.
 _ENTRIES: Final = 1 << 20
 _PAIRS: Final = 1 << 18
 #: Vertices per search for known targets. Every search reads all edges once, which takes much less time than to score
@@ -58,7 +58,7 @@ def known_targets(graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) 
     found = _Partners(sources, links.num_vertices)
     for block in range(graph.num_blocks if len(sources) else 0):
         columns = graph.columns(block)
-        for span in row_ranges(graph, block):
+        for span in row_ranges(graph, block, _ENTRIES):
             for start, stop in columns.ranges(_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
                 # The row of an entry is the last one that begins at or before it; empty rows begin where others do.
                 row_of, column = _rows(span.first, span.pointers, start), columns.read(start, stop)

@@ -146,7 +146,7 @@ def _check_contents(source: str, shown: str, folder: Path) -> None:
     """Check the digests of everything: a well-formed source can hold a damaged dataset."""
     try:
         dataset = Dataset(folder)
-        # A process that was killed may not have listed what it made, and a run can go on while it is exported.
+        # A process that was killed may not have listed its files, and a run can go on while it is exported.
         refresh_lists(dataset)
         problems = [finding.problem for finding in verify_dataset(dataset, quick=True) if finding.problem]
     except GnnloomError as error:

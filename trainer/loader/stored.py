@@ -19,7 +19,7 @@ from gnnloom.storage.format.vertex_arrays import as_trained
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Batches, Made, StoredBatches
-from gnnloom.trainer.loader.hops import batch_hops
+from gnnloom.trainer.loader.hops import hops_of
 from gnnloom.trainer.loader.streams import Fields, GraphSource, Source, Stream, as_tensors
 from gnnloom.trainer.loader.typed import TypedViews, hetero_fields, joined_fields
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice
@@ -52,7 +52,7 @@ class StoredSource(GraphSource):
 
     def _fields(self, samples: Samples, stored: StoredBatch[LayeredBatch]) -> Fields:
         batch = stored.batch
-        found = self.hop_fields(batch_hops(batch, self.place), batch.blocks[0], lambda: batch)
+        found = self.hop_fields(hops_of(batch, self.place), batch.blocks[0], lambda: batch)
         if self.vertices.features in FEATURE_DTYPES:
             feature = as_features(stored.feature, self.vertices.feature_norm, self.place)
             found["x"] = feature.to(self.place.feature_dtype)

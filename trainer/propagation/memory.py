@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,8 @@ BASE_BYTES: Final = 288 << 20
 _ENOUGH_COLUMNS: Final = 32
 #: Bytes of a number of a dense matrix.
 _FLOAT: Final = 4
+#: Blocks of columns that a rank's rows have entries in.
+_BLOCKS: Final = ("own", "halo")
 
 
 @dataclass(frozen=True)
@@ -73,28 +75,15 @@ class RankSizes:
         sums = self.num_rows * sum_item if self.num_halo and sum_item != item else 0
         return (self.num_halo + self.num_sent) * item + sums
 
-    def to_list(self) -> list[int]:
-        """The numbers in the order of the fields."""
-        return list(astuple(self))
-
     @classmethod
     def of(cls, shard: RowShard) -> RankSizes:
         """Sizes of a shard; reads none of its arrays."""
-        own, halo = (shard.array(f"{name}/indices") for name in ("own", "halo"))
-        entries = [own, halo]
-        if shard.shards.weighted:
-            entries += [shard.array(f"{name}/data") for name in ("own", "halo")]
-        return cls._counted(
-            num_rows=len(shard.array("vertex")),
-            num_halo=len(shard.array("halo_vertex")),
-            num_sent=len(shard.array("send_row")),
-            nnz=len(own) + len(halo),
-            entries=[_Entries(len(each), each.chunk_rows, each.dtype.itemsize) for each in entries],
-            has_halo=len(halo) > 0,
-            sent_bytes=shard.array("send_row").dtype.itemsize,
-            is_sorted=shard.shards.reorder == "none",
-            weighted=shard.shards.weighted,
-        )
+        weighted, names = shard.shards.weighted, ("vertex", "halo_vertex", "send_row")
+        arrays = [shard.array(f"{block}/{name}") for name in ("indices", "data")[: 1 + weighted] for block in _BLOCKS]
+        entries = [_Entries(len(each), each.chunk_rows, each.dtype.itemsize) for each in arrays]
+        num_rows, num_halo, num_sent = (len(shard.array(name)) for name in names)
+        rows, id_bytes = (num_rows, num_halo, num_sent), shard.array("send_row").dtype.itemsize
+        return cls._counted(*rows, entries, id_bytes, is_sorted=shard.shards.reorder == "none", weighted=weighted)
 
     @classmethod
     def expected(
@@ -107,27 +96,20 @@ class RankSizes:
             dtype: of column ids.
             is_sorted: the rows are in the order of the ids.
         """
-        kinds = [dtype, np.dtype(np.float32)] if weighted else [dtype]
-        return cls._counted(
-            num_rows=num_rows,
-            num_halo=num_halo,
-            num_sent=num_sent,
-            nnz=nnz,
-            entries=[_Entries(nnz, default_chunk_rows((nnz,), kind), kind.itemsize) for kind in kinds],
-            has_halo=num_halo > 0,
-            sent_bytes=dtype.itemsize,
-            is_sorted=is_sorted,
-            weighted=weighted,
-        )
+        kinds = [dtype, np.dtype(np.float32)][: 1 + weighted]
+        entries = [_Entries(nnz, default_chunk_rows((nnz,), kind), kind.itemsize) for kind in kinds]
+        rows, id_bytes = (num_rows, num_halo, num_sent), dtype.itemsize
+        return cls._counted(*rows, entries, id_bytes, is_sorted=is_sorted, weighted=weighted)
 
     @classmethod
     def _counted(
-        cls, *, num_rows: int, num_halo: int, num_sent: int, nnz: int, entries: Sequence[_Entries], has_halo: bool,
-        sent_bytes: int, is_sorted: bool, weighted: bool,
+        cls, num_rows: int, num_halo: int, num_sent: int, entries: Sequence[_Entries], id_bytes: int, *,
+        is_sorted: bool, weighted: bool,
     ) -> RankSizes:  # fmt: skip
+        nnz = sum(each.num_entries for each in entries) // (1 + weighted)
         # Row pointers of the blocks that have entries, ids and factors; sorted ids and their order if the rows are not
         # in the order of the ids; ids of the halo; rows sent, with their factors.
-        per_row = 8 * (1 + has_halo) + 8 + _FLOAT + (0 if is_sorted else 16)
+        per_row = 8 * (1 + (num_halo > 0)) + 8 + _FLOAT + (0 if is_sorted else 16)
         return cls(
             num_rows=num_rows,
             num_halo=num_halo,
@@ -138,7 +120,7 @@ class RankSizes:
             + 8 * num_rows
             + (_FLOAT * nnz if weighted else 0),
             block_bytes=sum(each.buffer_bytes for each in entries),
-            index_bytes=num_rows * per_row + num_halo * 8 + num_sent * (sent_bytes + _FLOAT),
+            index_bytes=num_rows * per_row + num_halo * 8 + num_sent * (id_bytes + _FLOAT),
         )
 
 
@@ -222,41 +204,17 @@ def plan_memory(
     enough = min(total, _ENOUGH_COLUMNS // COLUMNS)
     on_disk = places[0] if widths[places[0]] >= enough else max(places, key=lambda place: (widths[place], not place))
     if not widths[on_disk]:
-        raise BudgetError(_too_little(min(peak(1, on_disk=place) for place in places), memory, adjacency, len(sizes)))
+        hint = "" if adjacency != "memory" else ", leave the adjacency on disk (--adjacency disk)"
+        least = memory_text(min(peak(1, on_disk=place) for place in places))
+        raise BudgetError(
+            f"--memory {memory_text(memory)}: {COLUMNS} columns at a time need {least} per rank; give more memory"
+            f"{hint}, or use more than {counted(len(sizes), 'rank')}"
+        )
     # The number of passes that the widest blocks need, with blocks of even width.
     width = -(-total // -(-total // widths[on_disk]))
     return MemoryPlan(on_disk, width, total, peak(width, on_disk=on_disk))
 
 
-def _too_little(needed: int, memory: int, adjacency: str, ranks: int) -> str:
-    hint = "" if adjacency != "memory" else ", leave the adjacency on disk (--adjacency disk)"
-    return (
-        f"--memory {memory_text(memory)}: {COLUMNS} columns at a time need {memory_text(needed)} per rank; give more"
-        f" memory{hint}, or use more than {counted(ranks, 'rank')}"
-    )
-
-
 def rank_sizes(shards: RowShards) -> list[RankSizes]:
     """Sizes of all ranks."""
     return [RankSizes.of(shards.shard(rank)) for rank in range(shards.num_parts)]
-
-
-def describe(
-    plan: MemoryPlan, sizes: Sequence[RankSizes], num_vertices: int, num_columns: int, steps: int
-) -> dict[str, Any]:
-    """The plan for people and programs, with the bytes on disk.
-
-    Args:
-        steps: stored steps.
-    """
-    values = _FLOAT * num_vertices * num_columns
-    return {
-        "adjacency": "disk" if plan.on_disk else "memory",
-        "columns": num_columns,
-        "columns_at_a_time": min(plan.width * COLUMNS, num_columns),
-        "passes": plan.num_passes,
-        "nonzeros": sum(each.nnz for each in sizes),
-        "peak_memory": plan.peak_bytes,
-        "bytes_written": steps * values,
-        "temporary_bytes": 0 if plan.num_passes == 1 else values,
-    }

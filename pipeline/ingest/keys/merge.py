@@ -228,7 +228,7 @@ def merge_range(task: MergeKeysTask) -> Done:
         kinds: list[int] = []
         first = task.number << PLACE_BITS
         with writable(work, task.keys) as lane, ranges.shuffle.routed(output, task.numbers) as numbers:
-            for pieces in _fitting(segments, working_memory(task.memory)):
+            for pieces in _fitting(segments, task.writer.scratch.merged_bytes or working_memory(task.memory)):
                 # Pieces ascend and do not share a key, so their results follow each other without another merge.
                 keys, positions = ranges.keys.distinct([piece.read() for piece in pieces])
                 stop, places = blocks[-1].stop if blocks else 0, positions + np.int64(first)

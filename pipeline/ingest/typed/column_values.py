@@ -140,7 +140,7 @@ class ColumnsTable:
             if not math.isfinite(value) or abs(value) > largest:
                 raise InputError(f"{where}: expected a finite number up to {largest:.3g}")
 
-    # What is stored
+    # Stored types
 
     @property
     def arrays(self) -> dict[str, Column]:
@@ -263,7 +263,7 @@ class ColumnsTable:
             return values
         if column.fill is None:
             shown = f"{column.name} as {column.role} else {'unknown' if column.role == 'label' else 0}"
-            reason = f"no value; say what stands for missing ones, as in {shown!r}"
+            reason = f"no value; give a value for missing cells, as in {shown!r}"
             raise self._error(file, block, int(np.argmax(missing)), at, reason)
         has_ticks = column.role == "time" and bool(self.time_unit)
         values[missing] = _ticks_of(column.fill, self.time_unit) if has_ticks else float(column.fill)

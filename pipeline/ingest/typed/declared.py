@@ -37,15 +37,15 @@ from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean
 
-#: What a column of a file of edges or of vertices may hold.
+#: Contents of a column of a file of edges or of vertices.
 _ROLES: Final = tuple(dict.fromkeys((*EDGE_ROLES, *VERTEX_ROLES)))
 #: A column of Neo4j, such as ``personId:ID(Person){id-type: long}``.
 _COLUMN: Final = re.compile(r"[^:]*:(ID|START_ID|END_ID|TYPE|LABEL)(?:\(([^)]*)\))?(?:\{.*\})?", re.IGNORECASE)
-#: What the columns of Neptune are in Neo4j.
+#: The Neo4j columns that correspond to columns of Neptune.
 _NEPTUNE: Final[Mapping[str, str]] = {"~id": "ID", "~from": "START_ID", "~to": "END_ID", "~label": "LABEL"}
 #: A column of lists of words, such as ``tags:string[]``.
 _WORD_LISTS: Final = re.compile(r"[^:]*:(string|char)\[\]", re.IGNORECASE)
-#: What separates labels in a cell; the first one counts.
+#: Separator of labels in a cell; the first label counts.
 _SEVERAL: Final = ";"
 #: The end of the name of a file that says which part of a table it is.
 _PART: Final = re.compile(r"([-_.]*(header|headers|part|nodes|edges|rels|relationships|\d+))+$", re.IGNORECASE)
@@ -227,7 +227,7 @@ class DeclaredTables:
         headless: dict[SourceFile, list[str]] = {}
         for file, width in others:
             headless.setdefault(_header_of(file, width, headers).file, []).append(file.location)
-        # What a table is called after, unless its rows or its ids say it, is the name of its file.
+        # A table has the name of its file, unless its rows or its ids name it.
         groups: dict[tuple[Any, ...], list[Header]] = {}
         for each in headers:
             groups.setdefault((each.fields, "" if each.kinds else _stem(each.file)), []).append(each)
@@ -346,7 +346,7 @@ def _header_of(file: SourceFile, width: int, headers: Sequence[Header]) -> Heade
     if len(found) != 1:
         what = f"{len(found)} files could have its header" if found else "no other file has the header of such columns"
         raise InputError(
-            f"{file.location}: its first line says nothing of its {width} columns, and {what}; call both alike, as in"
-            " persons-header.csv and persons-1.csv"
+            f"{file.location}: its first line does not name its {width} columns, and {what}; give both files one name,"
+            " as in persons-header.csv and persons-1.csv"
         )
     return found[0]

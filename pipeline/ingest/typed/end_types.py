@@ -18,13 +18,13 @@ from gnnloom.storage.artifacts.typed.typed_names import valid_name
 
 #: A column with the type of an end: x_type, source_label, headKind.
 _OF_TYPE: Final = re.compile(r"(.+?)_?(type|kind|label|category)", re.IGNORECASE)
-#: What the names of the columns of ids add to the name of the end. A number among all vertices comes before an id,
-#: which vertices of two types may share.
+#: Suffixes that turn the name of an end into the name of its column of ids. A number among all vertices comes before an
+#: id, which vertices of two types may share.
 _OF_ALL: Final = ("_index", "_idx")
 _OF_IDS: Final = (*_OF_ALL, "_id", "id", "")
-#: What the columns with the names of relations are called.
+#: Names of the columns with the names of relations.
 _OF_RELATIONS: Final = ("relation", "predicate", "metaedge", "rel", "edge_type", "relation_type", "interaction")
-#: What ends the type at the beginning of an id.
+#: Separator after a type at the beginning of an id.
 _SEPARATOR: Final = "::"
 
 

@@ -93,7 +93,7 @@ def _numbered(
 ) -> NumberedEdges:
     name = KeyInput.of_relation(table).name
     ends = tuple(spaces[each].keys[name] for each in table.spaces)
-    return (KnownEdges if drops else NumberedEdges)(writer.work, ends)
+    return (KnownEdges if drops else NumberedEdges)(writer.work, ends, writer.scratch.read_edges)
 
 
 def _whole(writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace]) -> NumberedRelation:

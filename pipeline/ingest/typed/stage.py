@@ -97,7 +97,7 @@ def _project(
             calibrated = replace(calibrated, value_bytes=TIME_BYTES)
         projection = extrapolate(calibrated, False, resources, options.merge)
         if table.is_list:
-            # Only its keys are sorted, and nothing but them is stored.
+            # Only its keys are sorted and stored.
             projection = replace(projection, edges=0, edges_low=0, edges_high=0, entries=0, blocks=0, output_bytes=0)
         else:
             projection = _with_values(_divided(projection, tables, relations[table.name]), relations[table.name])

@@ -18,24 +18,24 @@ from gnnloom.storage.wording import did_you_mean
 
 #: Source type, name and target type of a relation.
 Ends: TypeAlias = tuple[str, str, str]
-#: What a column of a relation may hold besides the ends of edges, and the option of formats that reads it.
+#: Contents of a relation's column other than the ends of edges, with the option of formats that reads each.
 ROLES: Final[Mapping[str, str]] = {"weight": "weights", "time": "times"}
-#: What else a column may hold: one of several numbers of an edge, and its class.
+#: Further contents of a column: one of several numbers of an edge, and its class.
 FURTHER: Final = ("feature", "label")
-#: What a column of kinds holds: the names of relations, or the types of vertices.
+#: Contents of a column of kinds: the names of relations, or the types of vertices.
 KINDS: Final = ("relation", "type")
-#: What columns with the types of both ends of an edge hold, and what precedes the separator of a type within an id.
+#: Marks of columns with the types of both ends of an edge, and the prefix of a separator between type and id.
 END_TYPES: Final = ("source type", "target type")
 _BEFORE: Final = " before "
-#: What precedes the separator that joins a type and an id, if ids are distinct within a type only.
+#: Prefix of the separator that joins a type and an id, if ids are distinct within a type only.
 _JOINED: Final = " joined by "
-#: What stands for a name that each row of a table has in a column.
+#: Placeholder for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
-#: What a column of edges, and one of vertices, may hold besides ids and kinds.
+#: Contents of a column of edges, and of one of vertices, other than ids and kinds.
 EDGE_ROLES: Final = (*ROLES, *FURTHER)
 VERTEX_ROLES: Final = tuple(option.name for option in FILE_OPTIONS)
-#: What the columns of tables of relations, and of vertices, may hold besides ids; the kind is the last one.
+#: Contents of the columns of tables of relations, and of vertices, other than ids; the kind is the last one.
 _OF_EDGES: Final = (*EDGE_ROLES, *END_TYPES, KINDS[0])
 _OF_VERTICES: Final = (*VERTEX_ROLES, KINDS[1])
 #: Types of stored features of edges; the first one is the default.
@@ -167,7 +167,7 @@ class Table:
         headless: files without a header, which have the columns of the first file.
         width: number of fields of every line of text; 0 if lines may have further fields.
         counts: number of rows that each file states; empty if the files state none.
-        opened: the edges, if the reader of the description has opened them.
+        opened: the edges, if the description of the table has opened them.
         shown: name of the table in messages, if it is not a file of the user.
         format: format of the files; empty if it is guessed.
         options: names and values of options of the format, for this table alone.

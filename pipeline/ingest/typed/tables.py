@@ -43,7 +43,7 @@ from gnnloom.storage.artifacts.typed.typed_names import (
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
-#: Options that say which columns a table has, which each table says for itself.
+#: Options for the columns of a table, which each table states itself.
 _OF_COLUMNS: Final = ("columns", *ROLES.values())
 
 

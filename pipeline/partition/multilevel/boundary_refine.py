@@ -68,7 +68,7 @@ def refine_boundary(
     Band graphs: Chevalier, Pellegrini (Parallel Computing 34, 2008), section 3.3; improved by V-cycles:
     Walshaw (Annals of Operations Research 131, 2004).
     """
-    # The same tasks either way: starting many short ones on workers takes longer than what they do.
+    # The same tasks either way: to start many short ones on workers takes longer than their work.
     nearby = cluster if hypergraph.is_for_tasks else InProcessCluster(cluster.memory, cluster.scratch)
     num_vertices = hypergraph.num_vertices
     refinement.scratch.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def refine_boundary(
         LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
         improved = refinement.improve(small, np.array(map_array(given_path)))
         improved_path = store_vector(folder / "improved.npy", improved)
-        run_pieces(inherit_phase(clusters, improved_path, part_path, num_vertices), nearby)
+        run_pieces(inherit_phase(clusters, improved_path, part_path, hypergraph), nearby)
         return True
 
 

@@ -90,7 +90,7 @@ def native_partition(
         return np.arange(problem.num_vertices, dtype=np.int32)
     if not problem.size:
         return spread(weight, parts)
-    # What is trivial was answered above: native programs see at least two parts, and fewer parts than vertices.
+    # Trivial cases were answered above: native programs get at least two parts, and fewer parts than vertices.
     part = _in_child(problem, program, request, scratch, time_limit, given)
     # In this order, because the repair never takes the last vertex of a part.  Both use the original weights; the
     # program may have seen scaled ones.

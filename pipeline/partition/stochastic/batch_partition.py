@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.run import NativeProblem, child_command, last_line, run_program
-from gnnloom.pipeline.partition.partitioner import Preset
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, Preset
 from gnnloom.pipeline.partition.settings import PartitionSettings
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.batch_volume import fresh_volumes, num_fresh, volume_phases
@@ -146,7 +146,7 @@ class FitRequest:
         """The problem to partition, which no task works on."""
         graphs = Graph(Artifact(self.graph)), Graph(Artifact(self.transpose))
         part_path, cluster = scratch / "part.npy", InProcessCluster()
-        return NativeProblem(*graphs, self.options, scratch, part_path, cluster, self.writer, self.program)
+        return NativeProblem(*graphs, self.options, scratch, part_path, cluster, self.writer, LEVEL_STEPS, self.program)
 
     def write(self, folder: Path) -> None:
         """Leave the request in a folder."""

@@ -36,7 +36,7 @@ _PREFIXES = {
 }
 
 
-#: What to do with ids that are numbers with decimals, as pandas makes integers where one is missing.
+#: Advice for ids with decimals, which pandas makes of integers in columns with missing values.
 _INTEGERS: Final = "; write ids as integers, in pandas with .dropna() and .astype('int64')"
 
 

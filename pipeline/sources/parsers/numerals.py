@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
 INEXACT, PADDED, ROUNDED, DECIMAL_COMMA, OPEN_COMMENT, MISSING, QUOTED, FRACTION, BLANK_WITHIN = range(12, 21)
 
-#: What a time is expected to be, of text and of other files.
+#: Expected forms of a time, in text and in other files.
 INEXACT_TIME = "expected a time that float64 holds with all its digits; count larger units, or subtract the first time"
 
 REASONS = {

@@ -29,7 +29,7 @@ _BUFFER, _PIECE = 1 << 20, 1 << 16
 _FREE_WINDOW, _WINDOW_PER_BYTE = 32 << 20, 4
 #: Memory that decompression of an xz file may take; its highest level takes 65 MiB.
 _XZ_MEMORY: Final = 256 << 20
-#: What macOS puts into archives next to the files.
+#: Names that macOS adds to archives next to the files.
 _BESIDE: Final = re.compile(r"^__MACOSX/|(^|/)\.DS_Store$")
 
 

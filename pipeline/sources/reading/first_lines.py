@@ -19,7 +19,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import WHOLE
 from gnnloom.storage.wording import shell_command
 
-#: What columns of weights and of times are often called.
+#: Usual names of columns of weights and of times.
 CALLED: Final = {
     "weights": frozenset({
         "weight", "weights", "w", "value", "rating", "ratings", "score", "amount", "count", "counts", "n", "freq",
@@ -29,7 +29,7 @@ CALLED: Final = {
 }  # fmt: skip
 #: Seconds from 1970 to 1990, and to 2100.
 _YEARS: Final = 631_152_000, 4_102_444_800
-#: How names of kinds of weights end: combined_score.
+#: Endings of the names of kinds of weights: combined_score.
 _KINDS_OF_WEIGHTS: Final = (
     "_weight", "_score", "_count", "_rating", "_similarity", "_strength", "_amount", "_amt",
 )  # fmt: skip
@@ -159,7 +159,7 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
             has_commas = table.separator != b"," and any(map(DECIMAL_COMMA.fullmatch, cells))
             values = [cell.replace(",", ".") if has_commas else cell for cell in cells]
             are_numbers = all(map(is_number, values))
-            # Fractions in the only other column weigh edges, whatever they are called.
+            # Fractions in the only other column are weights of edges, whatever its name is.
             is_meant |= kind == "weights" and len(left) == 1 and are_numbers and any(float(each) % 1 for each in values)
             if is_meant and is_named and not are_numbers and kind == "weights" and not unread:
                 unread = _unread(names[number], cells, table)

@@ -105,7 +105,7 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     ),
     Foreign(
         "a compressed file within another",
-        "decompress it once, and name what comes out",
+        "decompress it once, and name the result",
         rb"\x1f\x8b\x08|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd",
     ),
     Foreign(
@@ -132,7 +132,7 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("labels of vertices", "`gnnloom features NAME --label {}:2 --by-id` stores them", None, (".node_labels",)),
     Foreign(
         "a file in another compression",
-        "decompress it, for example with uncompress, xz, lz4, lzop, lzip or snzip, and name what comes out",
+        "decompress it, for example with uncompress, xz, lz4, lzop, lzip or snzip, and name the result",
         rb"\x1f[\x9d\xa0]|\x04\x22\x4d\x18|\x89LZO\0|LZIP[\0\1]|\xff\x06\0\0sNaPpY|\x5d\0\0[\0\x80]",
         (".lzma", ".lz4", ".lzo", ".snappy"),
     ),

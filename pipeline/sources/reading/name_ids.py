@@ -23,7 +23,7 @@ _PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
 _SINGLE_QUOTES: Final = re.compile(r"'[^']*'")
 #: A formula with a text, which keeps Excel from reading the text as a number.
 _FORMULA: Final = re.compile(r'="[^"]*"')
-#: How programs show numbers and ids, and what to do about such ids.
+#: Forms in which programs show numbers and ids, and advice about such ids.
 _SHOWN: Final = {
     re.compile(r"\d(\.\d+)?[eE]\+?\d+", re.ASCII): (
         "a number in scientific notation, whose last digits may be lost; write all digits of ids"
@@ -43,7 +43,7 @@ _MOST_ID: Final = (1 << 63) - 1
 FIRST_ROWS: Final = 4096
 #: Bytes of the longest number: 19 digits, zeros after the point and quotes.
 _LONGEST: Final = 64
-#: Creates the error for a row of a block, from its number in the block and what is wrong.
+#: Creates the error for a row of a block, from its number in the block and the fault.
 RowError = Callable[[int, str], InputError]
 
 

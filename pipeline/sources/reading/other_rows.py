@@ -20,14 +20,14 @@ from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
-#: Fields of a line of edges, at most; and what may be between them.
+#: Most fields of a line of edges; and possible separators.
 _MOST_FIELDS: Final = 1 << 14
 _SEPARATORS: Final = (b",", b"\t", b";", b"|", b" ")
 #: Fields of a triple.
 _TRIPLE: Final = 3
 #: Rows at the beginning of a file that show whether it is something else than a list of edges.
 _LOOKED_AT: Final = 1000
-#: What may be between two ids, a longer one first.
+#: Possible separators of two ids, the longer ones first.
 _ARROWS: Final = ("-->", "->", "=>", "<-", "--", "~", "^", "&", "=", "*", "+", "/")
 #: Beginning of an entry of a matrix, as MATLAB and R print it: (1,2) and [1,].
 _PRINTED: Final = re.compile(r"\(\d+,\s*\d+\)\s|\[\d+,\]\s")

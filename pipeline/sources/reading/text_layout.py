@@ -62,7 +62,7 @@ _ID_WORDS = frozenset({
     "place", "location", "airport", "city", "person", "entity", "author", "paper", "gene", "protein", "item",
     "address", "ip", "wallet", "iban",
 })  # fmt: skip
-#: Words for what an end has rather than is: ``valid_from``, ``source_type``, ``dest_lat``.
+#: Words for properties of an end: ``valid_from``, ``source_type``, ``dest_lat``.
 _NO_ID_WORDS = frozenset({
     "time", "date", "datetime", "at", "year", "month", "day", "hour", "ts", "timestamp", "valid", "effective",
     "lat", "latitude", "lon", "lng", "long", "longitude", "x", "y", "z", "amount", "balance", "price", "value",
@@ -77,7 +77,7 @@ _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 _MOST_TOKENS: Final = 32
 #: The words of a column's name, between signs and where lower case letters or digits begin or end.
 _TOKENS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-#: What may follow or precede such a word: FromNodeId, source_id, src_node.
+#: Words that may follow or precede such a word: FromNodeId, source_id, src_node.
 _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
 
 

@@ -391,7 +391,7 @@ def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int
 
 
 def _are_called_ids(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
-    """Whether the first row says of both ends that they are ids, as ``user_id,item_id`` does, and has none below."""
+    """Whether the first row calls both ends ids, as ``user_id,item_id`` does, and has no numbers there."""
     called = {cells[end] for end in ends if end < len(cells) and _CALLED_ID.search(cells[end])}
     below = {row.fields[end] for row in rows[:_LOOKED_AT] for end in ends if end < len(row.fields)}
     return bool(rows) and len(called) == len(ends) and not any(map(_CALLED_ID.search, below))

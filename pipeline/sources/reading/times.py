@@ -98,7 +98,7 @@ def find_whole(cells: Sequence[str]) -> TimeForm | None:
 
 @njit(cache=True, nogil=True)
 def _digits(text: Any, at: int, stop: int, count: int) -> int:
-    """The number that the next digits are; -1 if there are fewer."""
+    """The value of the next digits; -1 if there are fewer digits."""
     value = 0
     if at + count > stop:
         return -1
@@ -205,7 +205,7 @@ def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tu
     Args:
         text: bytes; ``at`` to ``stop`` are the time, perhaps in double quotes.
         digits: digits after the point of the unit; -1 for a whole number.
-        has_zone: it must have a zone; otherwise it must have none.
+        has_zone: whether the time must have a zone; it must have none otherwise.
 
     Returns:
         The time in units since 1970, and the fault (0: none).

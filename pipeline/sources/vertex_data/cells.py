@@ -43,7 +43,7 @@ class Cells(Protocol):
     """One column of some rows."""
 
     def numbers(self, width: int, *, is_list: bool) -> tuple[NDArray[np.float64], int, str]:
-        """(num_rows, width) numbers, NaN where there is none; the first row that has others, and why; -1 for none.
+        """(num_rows, width) numbers, NaN for missing ones; the first row with another value (-1: none), and the reason.
 
         Args:
             is_list: each cell is a list of ``width`` numbers.
@@ -51,7 +51,7 @@ class Cells(Protocol):
         ...
 
     def words(self) -> Names:
-        """The text of each cell; empty where there is none."""
+        """The text of each cell; empty for missing ones."""
         ...
 
     def __getitem__(self, some: slice) -> Cells: ...
@@ -64,7 +64,7 @@ class TextCells:
     Attributes:
         text: (num_bytes,) uint8 that ends with a line feed.
         spans: (num_rows, 2) int64 first byte of each cell, and the one after its last.
-        has_commas: numbers have decimal commas.
+        has_commas: whether numbers have decimal commas.
     """
 
     text: NDArray[np.uint8]
@@ -222,14 +222,14 @@ class TextTableCells:
     """A text file; implements :class:`CellTable`.
 
     Attributes:
-        separator: what is between fields.
+        separator: text between fields.
         names: as in :class:`CellTable`.
         width: fields of every line.
         first_row: offset of the first row in the file's contents, in bytes.
         sample: the first rows.
         index: where rows begin, if rows are counted.
-        question: what the first lines leave open; empty if nothing.
-        has_commas: numbers have decimal commas.
+        question: a question that the first lines leave open; empty if there is none.
+        has_commas: whether numbers have decimal commas.
         comments: bytes that begin comments between the rows.
     """
 
@@ -252,7 +252,7 @@ class TextTableCells:
         return "", [row.fields[column] for row in self.sample if column < len(row.fields)]
 
     def counted(self) -> TextTableCells:
-        """The same table, which knows where its rows begin."""
+        """The same table, with an index of its rows."""
         return replace(self, index=index_rows(self.file, first_row=self.first_row))
 
     def num_rows(self) -> int:
@@ -369,7 +369,7 @@ def _arrow_cells(column: Any, *, is_text: bool) -> Cells:
 
 @dataclass(frozen=True)
 class NumpyCells:
-    """An array with a row per vertex, and perhaps the ids of its rows; implements :class:`CellTable`.
+    """An array with a row per vertex, with or without ids of its rows; implements :class:`CellTable`.
 
     Attributes:
         array: (n,) or (n, num_columns) numbers or text.
@@ -548,7 +548,7 @@ class PartedCells:
         """Put files together.
 
         Raises:
-            InputError: a file has other columns than the first one, or there are too many files.
+            InputError: a file has other columns than the first file, or there are too many files.
         """
         first = parts[0]
         if len(parts) > 1 << _PART_BITS:

@@ -1,7 +1,7 @@
 """Vertex data from tables that name the vertex of each row, in any order.
 
-Text and Parquet files have the id in their first column. The ids of a NumPy array are in a file of their own; without
-it, row k of the array belongs to vertex k, as if it were given alone.
+Text and Parquet files have the id in their first column. The ids of a NumPy array are in a separate file; without this
+file, row k of the array belongs to vertex k.
 
 Rows whose ids are not vertices of the graph are ignored. A vertex without a row has no label and is in no split, but
 every vertex must have features. :mod:`gnnloom.pipeline.ingest.tables` brings the rows into the order of the vertices.
@@ -57,8 +57,8 @@ def open_keyed_vertices(
 
     Args:
         graph: the graph, or the type, whose vertices the ids name; None for a source that can only state its identity.
-        ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays; or of the table and the column
-            that has them.
+        ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays; or of the table, with the column
+            of the ids.
         header: whether the first line of text files names the columns; None if the user did not say.
         split_index: as for :func:`~gnnloom.pipeline.sources.vertex_data.vertex_files.open_vertex_files`, if the
             split is a NumPy file without ids.
@@ -122,7 +122,7 @@ def _refuse_index(split_index: int | None) -> None:
 
 
 def _num_rows(graph: SourceIds) -> int:
-    """Rows of an array whose row k belongs to the vertex with the id k in the source of the edges."""
+    """Number of rows of an array whose row k belongs to the vertex with the id k in the source of the edges."""
     if not graph.has_numbers or not graph.num_vertices:
         return graph.num_vertices
     return int(graph.original_id(graph.num_vertices - 1)[0]) + 1
@@ -162,9 +162,9 @@ class KeyedVertices(OneArray):
         Args:
             graph: as for :func:`open_keyed_vertices`.
             array: the option that names the file; several columns of labels are zeros and ones, one per class.
-            ids_file: ids of the rows, if the file is a NumPy array, or the column of this table with them.
+            ids_file: ids of the rows, if the file is a NumPy array; or the column of this table with the ids.
             text: header, separator and decimals of text files.
-            filling: what becomes of missing features and of words.
+            filling: options for missing features and for words.
             parts: further files of the table.
 
         Raises:

@@ -59,12 +59,12 @@ class VertexKind:
     Attributes:
         name: value of a recipe's key ``format``.
         order: position in lists of kinds.
-        help: what the data are, in one line.
+        help: description of the data, in one line.
         open: takes the stored :class:`~gnnloom.storage.artifacts.graph.Graph`, or None, and the options as keywords.
             Without a graph the source can only state its identity, unless ``needs_graph`` is False.
         options: options of ``open``.
-        needs_graph: the data depend on the stored graph.
-        is_synthetic: the data are made rather than read.
+        needs_graph: whether the data depend on the stored graph.
+        is_synthetic: whether the data are generated rather than read.
     """
 
     name: str

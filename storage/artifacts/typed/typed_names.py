@@ -9,7 +9,7 @@ from typing import Final
 
 from gnnloom.storage.errors import InputError
 
-#: What the names of reverse relations begin with.
+#: Prefix of the names of reverse relations.
 REVERSE: Final = "rev_"
 #: Names of folders and of keys in other libraries, which allow neither dots nor slashes. Without hyphens, a path whose
 #: slashes became hyphens can be read in one way only.

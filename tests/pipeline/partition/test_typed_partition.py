@@ -15,7 +15,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec, least_entries
 from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
-from support.covering import examples
+from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph
 from support.partitions import cover_sent, rows_sent
 from support.typed_dense import dense_union, ingest_kept, typed_problems
@@ -24,8 +24,7 @@ from support.typed_tables import TypedProblem, random_problem
 HERE = InProcessCluster()
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("method", tuple(METHODS))
+@pytest.mark.parametrize(("reverse", "method"), few_of([False, True], tuple(METHODS), together=1))
 def test_the_figures_of_every_method_are_those_of_the_union(
     catalog: Catalog, tmp_path: Path, method: str, reverse: bool
 ) -> None:
@@ -60,8 +59,7 @@ def test_passes_lower_the_cover_of_the_union(catalog: Catalog, tmp_path: Path, r
     assert after.quality["imbalance"] <= max(0.1, before.quality["imbalance"]) + 1e-9
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("method", ["metis", "multilevel", "random"])
+@pytest.mark.parametrize(("reverse", "method"), few_of([False, True], ["metis", "multilevel", "random"], together=1))
 def test_rows_of_replicated_types_are_not_exchanged(
     catalog: Catalog, tmp_path: Path, method: str, reverse: bool
 ) -> None:

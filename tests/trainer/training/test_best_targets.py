@@ -38,9 +38,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 @pytest.fixture(autouse=True)
 def many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(best_targets, "SOURCES_AT_ONCE", 16)
-    for name, value in (("_CELLS", 8), ("_ENTRIES", 100), ("_PAIRS", 30)):
+    for name, value in (("_CELLS", 8), ("_ENTRIES", 50), ("_PAIRS", 30)):
         monkeypatch.setattr(known_pairs, name, value)
-    monkeypatch.setattr("gnnloom.storage.shards.block_ranges.RANGE_ROWS", 50)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def unread_pairs(objective: Objective[Any]) -> Objective[Any]:
     """An objective on pairs without their contents."""
     if not isinstance(objective, PairObjective):
         raise TypeError(f"task {objective.task.name}: its class is not one of pairs")
-    return replace(objective, links=UnreadLinks(objective.pairs.artifact), access=StatedAccess())
+    return replace(objective, pairs=UnreadLinks(objective.pairs.artifact), access=StatedAccess())
 
 
 @dataclass(frozen=True)

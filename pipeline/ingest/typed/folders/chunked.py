@@ -24,7 +24,7 @@ from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 
 _NAME: Final = "metadata.json"
-#: What says that a ``metadata.json`` describes chunks.
+#: Keys of a ``metadata.json`` that describes chunks.
 _MARK: Final = "num_nodes_per_chunk"
 
 

@@ -16,7 +16,7 @@ from gnnloom.storage.wording import did_you_mean
 
 #: Bytes of a description, at most.
 _MOST_BYTES: Final = 16 << 20
-#: Formats of pairs of ids without text, and what gnnloom calls them.
+#: Formats of pairs of ids without text, and their names in gnnloom.
 _BINARY: Final = {"parquet": "parquet", "numpy": "npy"}
 _KINDS: Final = {str: "text", int: "a number", list: "a list", dict: "a mapping"}
 

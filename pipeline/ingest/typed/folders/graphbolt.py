@@ -45,7 +45,7 @@ def graphbolt_tables(location: str) -> DeclaredTables | None:
     except (yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{path}: expected YAML ({reason_of(error)})") from error
     if content.has("graph_topology"):
-        raise InputError(f"{path}: a preprocessed dataset; give the one that it was made from")
+        raise InputError(f"{path}: a preprocessed dataset; give the original dataset")
     graph = content["graph"]
     sizes = {_typed(each)["type"].text(): each["num"].count() for each in graph["nodes"].items()}
     given: dict[Ends, Table] = {}
@@ -53,7 +53,7 @@ def graphbolt_tables(location: str) -> DeclaredTables | None:
         ends = parse_ends(_typed(each)["type"], each["type"].text())
         check_listed(each["type"], ends, sizes)
         if ends in given:
-            raise each["type"].error("a relation that is not there already")
+            raise each["type"].error("a relation that no other edges have")
         given[ends] = pairs_table([each["path"].file()], each["format"], ",")
     relations = sorted_relations(given)
     features = list(content["feature_data"].items()) if content.has("feature_data") else []

@@ -55,7 +55,7 @@ Parts: TypeAlias = Sequence[tuple[str, bool | None]]
 
 
 def _as_read(table: CellTable, num_values: int, ids: int | None) -> CellTable:
-    """A table as tasks carry it, without its first rows.
+    """A table without its first rows, as tasks carry it.
 
     Args:
         num_values: values of a row.
@@ -81,7 +81,7 @@ def _deciding(table: CellTable, text: Stated) -> Stated:
 
 
 def _without_fills(columns: Sequence[str], location: str, option: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Columns without what stands for their missing values, and what does, by column.
+    """Columns without their fills (``else VALUE``), and the fills by column.
 
     Raises:
         InputError: something stands for missing values that are none of features, or nothing follows ``else``.
@@ -102,7 +102,7 @@ def _without_fills(columns: Sequence[str], location: str, option: str) -> tuple[
 
 
 def _with_fill(table: CellTable, column: Column, fill: str | None) -> Column:
-    """A column with what its missing values become.
+    """A column with the fill of its missing values.
 
     Raises:
         InputError: the column has numbers, and this is not one.
@@ -129,11 +129,11 @@ class ChosenColumns:
         array: name of the array.
         columns: the columns.
         ids: number of the column with the ids of the rows; None if row k belongs to vertex k.
-        filling: what becomes of missing features and of words.
-        surveyed: what is known of each column; None before the survey.
-        stated: what the user said, for the identity.
-        question: what the table leaves open; empty if nothing.
-        known: the vertex data that these are stored like, if there are some.
+        filling: options for missing features and for words.
+        surveyed: the survey of each column; None before the survey.
+        stated: the choices of the user, for the identity.
+        question: a question that the table leaves open; empty if there is none.
+        known: stored vertex data whose categories, means and classes these take; None for others.
     """
 
     table: CellTable
@@ -164,18 +164,18 @@ class ChosenColumns:
         Args:
             location: the table.
             columns: columns that the user names, or the member of an ``.npz``; none for all but the ids. A column of
-                features may say what a missing value becomes: ``age else 0``, ``age else mean``.
+                features may have a fill for missing values: ``age else 0``, ``age else mean``.
             option: the option that names the table.
             ids: name or number of the column of ids, or an array of them.
-            by_id: the rows have ids; if ``ids`` is None, the first column does.
+            by_id: whether rows have ids; if ``ids`` is None, they are in the first column.
             text: header, separator and decimals of text files.
-            filling: what becomes of missing features and of words.
+            filling: options for missing features and for words.
             parts: further files of the table.
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: a file is not a table, or has other columns than the first one; or a column does not exist, or
-                has something that the array has not, or something else stands for missing values.
+            InputError: a file is not a table, or has other columns than the first file; a column does not
+                exist or does not fit the array; or its fill is not valid.
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
         named_ids = ids if isinstance(ids, str) else None
@@ -227,10 +227,10 @@ class ChosenColumns:
 
     @classmethod
     def of(cls, table: CellTable, numbers: Sequence[int], option: str, ids: int | None) -> ChosenColumns:
-        """Some columns of an open table, to be shown.
+        """Some columns of an open table, for display.
 
         Raises:
-            InputError: a column has something that cannot be read.
+            InputError: a column cannot be read.
         """
         found = find_columns(table, numbers, VERTEX_ARRAYS[option])
         array = array_in_file(option, sum(column.width for column in found))
@@ -245,7 +245,7 @@ class ChosenColumns:
         return [replace(found, question=self.question)]
 
     def _check(self, option: str, *, is_stated: bool) -> None:
-        """Check that the array can hold what the columns have.
+        """Check that the array can hold the values of the columns.
 
         Raises:
             InputError: it cannot.
@@ -270,7 +270,7 @@ class ChosenColumns:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The part of the split of each column, if each has the mask of another one."""
+        """The part of the split of each column, if each column is the mask of one part."""
         parts = [split_part(column.name) for column in self.columns]
         found = tuple(part for part in parts if part is not None)
         is_split = self.array == "split" and len(found) == len(parts) == len(set(found))
@@ -288,7 +288,7 @@ class ChosenColumns:
         return {"array": self.array, "file": self.table.file.identity(), **self.stated, **more}
 
     def in_words(self) -> tuple[str, str, str]:
-        """Sentences for display: how the table is read, what the array is read from, and where the ids are."""
+        """Sentences for display: the reading of the table, the columns of the array, and the column of the ids."""
         table, how = self.table, "Parquet"
         if isinstance(table, PartedCells):
             first = replace(self, table=table.parts[0]).in_words()
@@ -321,7 +321,7 @@ class ChosenColumns:
 
     @property
     def _surveys(self) -> ColumnSurveys:
-        """The surveys of the columns whose words or means have to be known."""
+        """The surveys of the columns whose words or means are needed."""
         is_feature = self.array == "feature"
         columns = tuple(column for column in self.columns if column.kind == "words" or self._needs_mean(column))
         remedy = "; raise the limit with `--categories`, leave the column out, or number the words"
@@ -342,7 +342,7 @@ class ChosenColumns:
         return self._surveys.survey(span)
 
     def with_surveys(self, found: Sequence[Sequence[Any]]) -> ChosenColumns:
-        """The same columns, with what the surveys of all ranges found.
+        """The same columns, with the results of the surveys of all ranges.
 
         Raises:
             InputError: a column has too many words, or no value at all.
@@ -381,7 +381,7 @@ class ChosenColumns:
         return has_indicators and survey.lacks
 
     def _filler(self, column: Column, survey: Survey) -> tuple[float, ...]:
-        """The values that a missing one of a column becomes; none if it is an error, or 0 for all columns."""
+        """The values that replace a missing one of a column; none if it is an error, or 0 for all columns."""
         if survey.means and (self.known is not None or self.filling.of(column) == MEAN):
             return survey.means
         if column.fill is None or column.fill == MEAN:

@@ -142,7 +142,7 @@ class KeyedColumns:
 
 
 def ids_array(location: str, columns: Sequence[str]) -> StoredArray | None:
-    """The array of ids that a location names; None if it names something else."""
+    """The array of ids that a location names; None for any other location."""
     if not is_numpy(location):
         return None
     return open_array(open_file(location), columns[0] if columns and location.endswith("npz") else None)
@@ -154,10 +154,10 @@ def only_column(location: str, option: str) -> tuple[str, ...]:
 
 
 def reads_cells(location: str, option: str, filling: Filling | None, *, by_id: bool, text: Stated = UNSTATED) -> bool:
-    """Whether a table has something that only the reader of columns knows, though no columns were chosen.
+    """Whether only the reader of columns can read a table whose columns were not chosen.
 
-    Such are lists, True and False, numbers in quotes or with decimal commas, words of labels and splits in columns of
-    other files than text, and missing features that are filled.
+    Such tables have lists, True and False, numbers in quotes or with decimal commas, words of labels and splits in
+    columns of other files than text, and missing features that are filled.
 
     Args:
         by_id: whether the table has ids of its rows.
