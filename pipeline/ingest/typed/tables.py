@@ -44,6 +44,8 @@ from gnnloom.storage.artifacts.typed.typed_names import (
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
+#: Largest stated number of vertices of a type: more than any graph has, and few enough to be divided into ranges.
+_MOST_STATED: Final = 1 << 40
 #: Options for the columns of a table, which each table states itself.
 _OF_COLUMNS: Final = ("columns", *ROLES.values())
 
@@ -373,7 +375,11 @@ def _titled(understood: Understood, titles: Sequence[str]) -> Understood:
 
 
 def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> list[VertexTable]:
-    """Lists of the vertices whose number a table states, so that vertices without edges exist too."""
+    """Lists of the vertices whose number a table states, so that vertices without edges exist too.
+
+    Raises:
+        InputError: a number is too large.
+    """
     ends = {space for each in relations for space in each.spaces}
     # A type of no vertices is there if a relation has it, whose edges would be between unknown vertices.
     stated_sizes = {space: size for space, size in sizes.items() if size or space in ends}
@@ -382,6 +388,9 @@ def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> li
         stated = each.edges.type_sizes if isinstance(each.edges, OfTwoTypes) else None
         for space, size in zip((each.source, each.target), stated or (), strict=False):
             counts[space] = max(counts.get(space, (0, "")), (size, each.location))
+    for space, (size, location) in counts.items():
+        if size > _MOST_STATED:
+            raise InputError(f"{location}: {size:,} vertices of type {space}; expected at most {_MOST_STATED:,}")
     return [
         VertexTable(space, NumberedVertices(size), are_names=False, location=location, space=space)
         for space, (size, location) in sorted(counts.items())

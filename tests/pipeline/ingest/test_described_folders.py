@@ -89,6 +89,7 @@ def _edit(path: Path, change: Callable[[Any], object]) -> None:
         (lambda c: c["edge_type"].append("a:b"), r"num_edges_per_chunk: expected numbers of 4 relations"),
         (lambda c: c["node_type"].pop(), r"num_nodes_per_chunk: expected numbers of 2 types"),
         (lambda c: c["num_nodes_per_chunk"][0].append(-1), r"num_nodes_per_chunk\[0\]\[2\]: expected a number of 0"),
+        (lambda c: c["num_nodes_per_chunk"][0].append(1 << 60), r"1,152,921,504,606,846,\d+ vertices of type author"),
         (lambda c: c["num_nodes_per_chunk"][0].append(True), r"num_nodes_per_chunk\[0\]\[2\]: expected a number"),
         (lambda c: c["num_nodes_per_chunk"].__setitem__(2, [2]), r"type paper"),
         (lambda c: c["num_edges_per_chunk"][0].__setitem__(0, 11), r"writes-0\.txt.*11 rows, found 10"),
