@@ -279,9 +279,14 @@ class Dataset:
         Raises:
             InputError: a type has several.
             NotFoundError: there is no vertex data with such a key.
+            CorruptError: it is not known whose data some vertex data are.
         """
         chosen, graph = dict(keys or {}), self.origin(graph)
         infos = [info for info in self.artifacts("vertices") if info.state == "complete"]
+        for info in infos:
+            if not info.inputs:
+                # All vertex data have a graph, so the manifest cannot be read, and opening it says why.
+                Vertices(Artifact(info.path))
         types = {info.parameters.get("type", "") for info in infos if info.inputs.get("graph") == graph} - {""}
         return {each: self.vertices(chosen.get(each), graph, each) for each in sorted(types | set(chosen))}
 

@@ -41,7 +41,7 @@ class TypeVertices:
         options: options of the kind of vertex data, for each table.
         kind: name of this kind.
         tables: numbers of the tables, if each row has its own type; the type is then ``*``.
-        opened: the data, if what describes them has opened them; a row for each vertex, in the order of ids.
+        opened: the data, if the reader of the description has opened them; a row for each vertex, in the order of ids.
     """
 
     type: str

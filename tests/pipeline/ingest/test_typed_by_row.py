@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.divide import DividePlan, Division
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -149,6 +150,19 @@ def test_bad_input_gets_one_error(
     (tmp_path / "vertices.csv").write_text(f"id,kind\n{vertices}")
     with pytest.raises(GnnloomError, match=message):
         _ingest(catalog.create("g"), tmp_path, unknown)
+
+
+def test_types_of_rows_that_look_alike_are_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "facts.csv").write_text("from,to,word\nann,m1,saw\nbob,m2,saw\n")
+    (tmp_path / "all.csv").write_text("id,kind\nann,person\nbob,person\nm1,movie\nm2,movies\n")
+    gnnloom.ingest(
+        "g",
+        relations={("*", "*", "*"): f"{tmp_path / 'facts.csv'}:from,to,word as relation"},
+        vertices={"*": f"{tmp_path / 'all.csv'}:id,kind as type"},
+        workers=0,
+        catalog=tmp_path / "catalog",
+    )
+    assert "types movie and movies, with 1 vertex and 1 vertex" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gnnloom
+from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.storage import TypedGraph
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
@@ -156,6 +157,11 @@ def test_a_file_with_a_hetero_data_is_shown_and_runs_no_code(tmp_path: Path) -> 
     ends = torch.tensor([[0, 1], [1, 2]])
     content: dict[Any, Any] = {"a": {"num_nodes": 3}, ("a", "to", "a"): {"edge_index": ends, "unread": ends}}
     torch.save(content, tmp_path / "a.pt")
+    found = described_tables(str(tmp_path / "a.pt"), None)
+    assert found is not None
+    opened: Any = found.relations[0][1].opened
+    # No tensor is in memory.
+    assert all(array.is_mapped for array in opened.stored_arrays())
     shown = repr(gnnloom.look(str(tmp_path / "a.pt")))
     assert "relation to, from a to a" in shown
     assert "unread" in shown

@@ -163,7 +163,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "attention": {"name": "Attention", "batch_size": 2048, "reverse": True},
     "transformer": {"name": "Transformer", "batch_size": 2048, "reverse": True},
     "packed": {"batch_size": 1024, "packed": True},
-    "packed-only": {"batch_size": 2048, "reverse": True, "packed": True, "final_eval": False, "ranks": 2},
+    "packed-only": {"batch_size": 512, "reverse": True, "packed": True, "final_eval": False, "ranks": 2},
     "packed-sage": {"name": "Sage", "batch_size": 4096, "reverse": True, "packed": True, "final_eval": False},
 }
 
