@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -145,11 +146,13 @@ class TypedTables:
         relations: by name.
         vertices: by type.
         data: features, labels and splits, which are stored after the graph.
+        titles: names of the columns of files without a header, by location.
     """
 
     relations: tuple[RelationTable, ...]
     vertices: tuple[VertexTable, ...]
     data: tuple[TypeVertices, ...] = ()
+    titles: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def open(
@@ -219,7 +222,8 @@ class TypedTables:
         ]
         listed = [_open_vertices(name, table, given[table], *how) for name, table in vertices]
         data = TypeVertices.of_tables(vertices, options)
-        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), data)
+        titles = {location: table.titles for table in tables if table.titles for location in table.headless}
+        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), data, titles)
 
     @property
     def spaces(self) -> list[str]:
@@ -288,7 +292,8 @@ class TypedTables:
                 left = _without(each, read).facts.get("ignored", ())
                 unread = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
                 found.append(replace(each, sentences=(*first, sentence, unread)))
-        return found + [each for data in self.data for each in data.understood()]
+        titled = [_titled(each, self.titles.get(each.location, ())) for each in found]
+        return titled + [each for data in self.data for each in data.understood()]
 
     def parameters(self, options: IngestOptions, typed: TypedOptions) -> dict[str, Any]:
         """Parameters that decide the graph's bytes."""
@@ -350,6 +355,21 @@ def _without(understood: Understood, read: Sequence[str]) -> Understood:
     sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)
     facts = {**understood.facts, "ignored": left, "further": list(read)}
     return replace(understood, facts=facts, sentences=sentences)
+
+
+def _titled(understood: Understood, titles: Sequence[str]) -> Understood:
+    """Description of how a file without a header is read, with the names that another file gives its columns."""
+    if not titles:
+        return understood
+
+    def named(text: str) -> str:
+        return re.sub(r"\bcolumn (\d+)", lambda found: titles[int(found[1]) - 1] or found[0], text)
+
+    facts = {
+        name: named(value) if isinstance(value, str) else [*map(named, value)] if name == "ignored" else value
+        for name, value in understood.facts.items()
+    }
+    return replace(understood, facts=facts, sentences=tuple(map(named, understood.sentences)), columns=tuple(titles))
 
 
 def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> list[VertexTable]:
