@@ -82,17 +82,34 @@ class PredictConfig(Config):
         *,
         model: str | None = None,
         decoder: str | None = None,
-        **how: Any,
+        ranks: int | None = None,
+        embeddings: bool = False,
+        checkpoint: str = "auto",
+        wait_timeout: float | None = None,
+        evaluation_memory: int | None = None,
+        **smoothing: Any,
     ) -> PredictConfig:
         """Predict with a run of a dataset, which may have moved or got another name since the training.
 
         Args:
             model, decoder: as in training; given to confirm the import of code that is not gnnloom's.
-            how: as :meth:`of_training` has it.
+            ranks: number of ranks; by default as in training.
+            wait_timeout: seconds that a rank waits for others; by default as in training.
+            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
+            smoothing: options of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         trained = TrainConfig.of_run(run, model=model, decoder=decoder)
         here = trained.with_options(catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
-        return cls.of_training(here, shards=run.inputs().get("shards"), **how)
+        return cls.of_training(
+            here,
+            shards=run.inputs().get("shards"),
+            ranks=ranks,
+            embeddings=embeddings,
+            checkpoint=checkpoint,
+            wait_timeout=wait_timeout,
+            evaluation_memory=evaluation_memory,
+            **smoothing,
+        )
 
     @classmethod
     def of_training(
@@ -101,9 +118,12 @@ class PredictConfig(Config):
         *,
         shards: str | None,
         ranks: int | None = None,
+        embeddings: bool = False,
+        threads: int = 0,
+        checkpoint: str = "auto",
         wait_timeout: float | None = None,
         evaluation_memory: int | None = None,
-        **options: Any,
+        **smoothing: Any,
     ) -> PredictConfig:
         """Predict with the run that a configuration names.
 
@@ -112,7 +132,7 @@ class PredictConfig(Config):
             ranks: number of ranks; by default as in training.
             wait_timeout: seconds that a rank waits for others; by default as in training.
             evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
-            options: other fields, and options of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
+            smoothing: options of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
         algorithm, data = trained.algorithm, trained.data
@@ -128,7 +148,10 @@ class PredictConfig(Config):
             shards=shards if same or trained.reads.serves_any_ranks else None,
             method=data.method,
             grid=algorithm.grid if same else None,
+            embeddings=embeddings,
+            threads=threads,
+            checkpoint=checkpoint,
             wait_timeout=trained.run.wait_timeout if wait_timeout is None else wait_timeout,
             evaluation_memory=trained.run.evaluation_memory if evaluation_memory is None else evaluation_memory,
-            **options,
+            **smoothing,
         )

@@ -96,8 +96,15 @@ def plan_for(
         BudgetError: the memory is too small for any.
     """
     what = propagation_of(config)
-    how: dict[str, Any] = {"adjacency": config.adjacency, "matrices": what.matrices, "threads": threads}
-    plan = plan_memory(sizes, num_vertices, num_columns, memory, **how)
+    plan = plan_memory(
+        sizes,
+        num_vertices,
+        num_columns,
+        memory,
+        adjacency=config.adjacency,
+        matrices=what.matrices,
+        threads=threads,
+    )
     return PropagationPlan(plan, sizes, num_vertices, num_columns, len(what.stored))
 
 

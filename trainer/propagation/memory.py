@@ -26,8 +26,6 @@ BASE_BYTES: Final = 288 << 20
 _ENOUGH_COLUMNS: Final = 32
 #: Bytes of a number of a dense matrix.
 _FLOAT: Final = 4
-#: Blocks of columns that a rank's rows have entries in.
-_BLOCKS: Final = ("own", "halo")
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,21 @@ class RankSizes:
     @classmethod
     def of(cls, shard: RowShard) -> RankSizes:
         """Sizes of a shard; reads none of its arrays."""
-        weighted, names = shard.shards.weighted, ("vertex", "halo_vertex", "send_row")
-        arrays = [shard.array(f"{block}/{name}") for name in ("indices", "data")[: 1 + weighted] for block in _BLOCKS]
-        entries = [_Entries(len(each), each.chunk_rows, each.dtype.itemsize) for each in arrays]
-        num_rows, num_halo, num_sent = (len(shard.array(name)) for name in names)
-        rows, id_bytes = (num_rows, num_halo, num_sent), shard.array("send_row").dtype.itemsize
-        return cls._counted(*rows, entries, id_bytes, is_sorted=shard.shards.reorder == "none", weighted=weighted)
+        own, halo = (shard.array(f"{name}/indices") for name in ("own", "halo"))
+        entries = [own, halo]
+        if shard.shards.weighted:
+            entries += [shard.array(f"{name}/data") for name in ("own", "halo")]
+        return cls._counted(
+            num_rows=len(shard.array("vertex")),
+            num_halo=len(shard.array("halo_vertex")),
+            num_sent=len(shard.array("send_row")),
+            nnz=len(own) + len(halo),
+            entries=[_Entries(len(each), each.chunk_rows, each.dtype.itemsize) for each in entries],
+            has_halo=len(halo) > 0,
+            sent_bytes=shard.array("send_row").dtype.itemsize,
+            is_sorted=shard.shards.reorder == "none",
+            weighted=shard.shards.weighted,
+        )
 
     @classmethod
     def expected(
@@ -96,20 +103,27 @@ class RankSizes:
             dtype: of column ids.
             is_sorted: the rows are in the order of the ids.
         """
-        kinds = [dtype, np.dtype(np.float32)][: 1 + weighted]
-        entries = [_Entries(nnz, default_chunk_rows((nnz,), kind), kind.itemsize) for kind in kinds]
-        rows, id_bytes = (num_rows, num_halo, num_sent), dtype.itemsize
-        return cls._counted(*rows, entries, id_bytes, is_sorted=is_sorted, weighted=weighted)
+        kinds = [dtype, np.dtype(np.float32)] if weighted else [dtype]
+        return cls._counted(
+            num_rows=num_rows,
+            num_halo=num_halo,
+            num_sent=num_sent,
+            nnz=nnz,
+            entries=[_Entries(nnz, default_chunk_rows((nnz,), kind), kind.itemsize) for kind in kinds],
+            has_halo=num_halo > 0,
+            sent_bytes=dtype.itemsize,
+            is_sorted=is_sorted,
+            weighted=weighted,
+        )
 
     @classmethod
     def _counted(
-        cls, num_rows: int, num_halo: int, num_sent: int, entries: Sequence[_Entries], id_bytes: int, *,
-        is_sorted: bool, weighted: bool,
+        cls, *, num_rows: int, num_halo: int, num_sent: int, nnz: int, entries: Sequence[_Entries], has_halo: bool,
+        sent_bytes: int, is_sorted: bool, weighted: bool,
     ) -> RankSizes:  # fmt: skip
-        nnz = sum(each.num_entries for each in entries) // (1 + weighted)
         # Row pointers of the blocks that have entries, ids and factors; sorted ids and their order if the rows are not
         # in the order of the ids; ids of the halo; rows sent, with their factors.
-        per_row = 8 * (1 + (num_halo > 0)) + 8 + _FLOAT + (0 if is_sorted else 16)
+        per_row = 8 * (1 + has_halo) + 8 + _FLOAT + (0 if is_sorted else 16)
         return cls(
             num_rows=num_rows,
             num_halo=num_halo,
@@ -120,7 +134,7 @@ class RankSizes:
             + 8 * num_rows
             + (_FLOAT * nnz if weighted else 0),
             block_bytes=sum(each.buffer_bytes for each in entries),
-            index_bytes=num_rows * per_row + num_halo * 8 + num_sent * (id_bytes + _FLOAT),
+            index_bytes=num_rows * per_row + num_halo * 8 + num_sent * (sent_bytes + _FLOAT),
         )
 
 

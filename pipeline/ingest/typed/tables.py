@@ -477,6 +477,11 @@ def _open_kinds(table: Table, options: Mapping[str, Any], format_name: str | Non
     return KindColumn(rows, table.location, table.kinds, table.several, table.takes_first, table.before, hint)
 
 
+def _with_header(rows: EdgeSource, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options that read other columns of a text with the same header: the first line alone may say less about them."""
+    return {"header": bool(rows.tables[0].header), **options} if isinstance(rows, TextEdges) else options
+
+
 def _join_types(
     table: Table, edges: EdgeSource, options: Mapping[str, Any], format_name: str | None, columns: Sequence[str]
 ) -> JoinedIds:
@@ -487,10 +492,7 @@ def _join_types(
     """
     if not isinstance(edges, TextEdges | ParquetEdges):
         raise InputError(f"{table.location}: ids are joined with their types in text and Parquet")
-    given = dict(options)
-    if isinstance(edges, TextEdges):
-        given.setdefault("header", bool(edges.tables[0].header))
-    types = _open(replace(table, role=""), columns, given, format_name, any_name=True)
+    types = _open(replace(table, role=""), columns, _with_header(edges, options), format_name, any_name=True)
     if not isinstance(types, NamedEdgeSource):
         raise InputError(f"{table.location}: a column of words is read from text or Parquet")
     separator = next(each.joined for each in table.end_types) if table.end_types else table.joined
@@ -520,7 +522,7 @@ def _open_relation(
         raise InputError(f"{where}: ids are always numbers in this format, not names (`--ids compact`)")
     is_joined = any(each.joined for each in table.end_types)
     are_names = (True, True) if any_name or is_joined else _are_names(edges, table, options, format_name)
-    kinds = _open_kinds(table, options, format_name)
+    kinds = _open_kinds(table, _with_header(edges, options), format_name)
     columns = _open_columns(table, edges, are_names=any(are_names), has_columns=COLUMNS in found.options)
     if is_joined:
         by_role = {each.role: each.name for each in table.end_types}
@@ -559,7 +561,7 @@ def _open_vertices(
     except InputError as error:
         named = "" if table.columns else f"; name the column of ids, as in {table.location}:id"
         raise InputError(f"{error} (type {name}{named})") from error
-    kinds = _open_kinds(table, options, format_name)
+    kinds = _open_kinds(table, _with_header(rows, options), format_name)
     data = tuple(each.name for each in table.others)
     space, of_edges = table.space or name, table.of_edges
     return VertexTable("" if kinds else name, rows, are_names, where, space, kinds, data, of_edges)
@@ -585,9 +587,7 @@ def _are_names(
         return False, False
     if not isinstance(edges, TextEdges | ParquetEdges):
         return True, True
-    given = dict(options)
-    if isinstance(edges, TextEdges):
-        given.setdefault("header", bool(edges.tables[0].header))
+    given = _with_header(edges, options)
     columns = [_open_column(table, end, given, format_name, any_name=False) for end in (0, 1)]
     found = [isinstance(each, NamedEdgeSource) and each.begins_with_names() for each in columns]
     return found[0], found[1]
