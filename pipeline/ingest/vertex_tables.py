@@ -7,6 +7,7 @@ values that are not ids: fractions, dates, a few words. If the first rows are am
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,8 @@ _TABLES: Final = frozenset({"snap", "parquet", "npy", "npz"})
 _FEW: Final = 64
 #: How names of columns of labels end: Gephi's modularity_class.
 _ENDINGS: Final = ("_class", "_label")
+#: How names of columns with the name of a vertex end: GTFS's stop_name.
+_OWN_NAME: Final = re.compile(r"(name|label|title|description)$", re.IGNORECASE)
 #: Stands for a column of a type that cannot be read.
 _OTHER: Final = "other"
 #: Members of an ``.npz`` that only a matrix of SciPy has, or a benchmark whose vertex data `ingest` stores.
@@ -488,9 +491,9 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
     if names and _name_edges(names):
         return Rows.EDGE, ""
     cells = [shown_cells(table, number)[1] for number in range(start, min(start + 3, table.width))]
-    has_no_names = not names and width > 3 and _is_planetoid(table)
     first, others = cells[0], [set(column) for column in cells[1:]]
     is_unique, is_named = len(set(first)) == len(first), bool(names) and names_ids(names[0])
+    has_no_names = not names and width > 3 and is_unique and _is_planetoid(table)
     titles = [f"column {column_name(table, number)}" for number in range(start, start + 2)]
     # A matrix has the names of its rows in its first line.
     is_matrix = bool(names) and set(first) <= set(table.names)
@@ -553,7 +556,8 @@ def _no_ids(table: CellTable, column: int) -> str:
 def _name_edges(names: Sequence[str]) -> bool:
     """Whether names of columns are usual for the two ends of an edge."""
     # A name of a vertex is no other vertex.
-    are_ids = all(map(names_ids, names[:2])) and names[1].lower() not in {"name", "label"}
+    is_own_name = _OWN_NAME.search(names[1]) is not None and _OWN_NAME.search(names[0]) is None
+    are_ids = all(map(names_ids, names[:2])) and not is_own_name
     return are_ids or bool(find_ends(names))
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,7 +160,7 @@ class EdgeArrays:
         )
         return Understood(
             self.file.location,
-            Path(self.file.location).suffix[1:] if format_name == "numpy" else format_name,
+            ("npz" if self.source.array.member else "npy") if format_name == "numpy" else format_name,
             {
                 "source": names[0],
                 "target": names[1],

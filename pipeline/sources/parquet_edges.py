@@ -14,7 +14,7 @@ from gnnloom.pipeline.sources.binary.edge_columns import checked_ids, checked_va
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, TIMES, WEIGHTS, Format, check_parts, check_values, column_names
 from gnnloom.pipeline.sources.names import NameChunk, Names
-from gnnloom.pipeline.sources.reading.ends import fields_by_name
+from gnnloom.pipeline.sources.reading.ends import MOST_CANDIDATES, fields_by_name, find_other_ends
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.first_lines import CALLED, is_called
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_forms, check_present, judge_column
@@ -250,11 +250,27 @@ def _unstated_columns(table: ParquetTable, *, valued: bool) -> tuple[str, ...]:
     by_name = fields_by_name(table.file.location, table.names, (0, 1), valued=valued)
     if by_name is None:
         _refuse_matrix(table)
+        if not valued and (found := find_other_ends(table.file.location, _first_ids(table), table.names, (0, 1))):
+            raise InputError(found[1])
         return table.names[: 3 if valued else 2]
     fields, question = by_name
     if question:
         raise InputError(question)
     return tuple(table.names[at] for at in fields)
+
+
+def _first_ids(table: ParquetTable) -> dict[int, set[str]]:
+    """Distinct first cells of the first columns that may have ids, by number; none of a table of two columns."""
+    numbers = [at for at, name in enumerate(table.names[:MOST_CANDIDATES]) if table.holds(name, "ius")]
+    if len(table.names) < _TRIPLE or not numbers or not table.num_rows:
+        return {}
+    names = [table.names[at] for at in numbers]
+    if len(set(table.names)) < len(table.names):
+        return {}
+    blocks = table.read_arrow(names, range(len(table.group_rows)), FIRST_ROWS, nulls=True)
+    _, columns = next(blocks)
+    firsts = [Names.of_values(column.drop_null()).beginning() for column in columns]
+    return {at: {name.decode("utf-8", "replace") for name in first} for at, first in zip(numbers, firsts, strict=True)}
 
 
 def _refuse_matrix(table: ParquetTable) -> None:

@@ -68,6 +68,8 @@ class ParquetTable:
         """
         with _opened(file) as parquet:
             schema, metadata = parquet.schema_arrow, parquet.metadata
+            if not schema.names:
+                raise InputError(f"{file.location}: the table has no columns")
             rows = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
             return cls(file, tuple(schema.names), tuple(str(kind) for kind in schema.types), rows)
 

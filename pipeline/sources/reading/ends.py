@@ -7,7 +7,7 @@ ends, the user is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -36,9 +36,9 @@ _SHOWN: Final = 40
 _MOST_UNNAMED: Final = 4
 #: Rows whose first fields may count them.
 _FEWEST_COUNTED: Final = 3
-#: Columns of a table that may be the ends, at most; and the least share of ids that ends have in common.
-_LOOKED_AT_COLUMNS: Final = 16
-_LEAST_SHARE: Final = 0.1
+#: Columns of a table that may be the ends, at most; and the least share of ids in common, of numbers and of words.
+MOST_CANDIDATES: Final = 16
+_LEAST_SHARE: Final = (0.25, 0.1)
 #: A time of day.
 _CLOCK: Final = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", re.ASCII)
 
@@ -160,7 +160,8 @@ def open_ends(
     if max(ends) >= width or stated.extra_columns:
         return ends, ""
     times = [have_times([row.fields[at] for row in rows]) for at in range(width)]
-    times[ends[0]] |= width > 2 and _are_logged(rows, ends)
+    if width > 2 and not stated.valued and ends not in find_ends(names):
+        times[ends[0]] |= _are_logged(rows, ends)
     others = [at for at in range(width) if not times[at]]
     likely = _likely_ends(rows, names, others) or ends
     option = _columns_option(names or [""] * width, likely, numbered=not names)
@@ -184,40 +185,57 @@ def open_ends(
             f"{file.location}: the first fields count the lines; add `--columns 2,3` if they number the edges,"
             " `--columns 1,2` if the first two are the ends of edges, and `--columns 1,2,3` if a weight follows"
         )
-    pair = None if stated.valued else _other_pair(rows, names, others[:_LOOKED_AT_COLUMNS], ends)
-    if pair is not None:
-        chosen = [_columns_option(names or [""] * width, each, numbered=not names) for each in (pair, ends)]
-        options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
-        return pair, f"{file.location}: two pairs of columns may be the ends of edges; add {options}"
-    return ends, ""
+    cells = {at: {row.fields[at] for row in rows} for at in others[:MOST_CANDIDATES]}
+    found = None if stated.valued else find_other_ends(file.location, cells, names, ends)
+    return found or (ends, "")
 
 
-def _other_pair(
-    rows: Sequence[Row], names: Sequence[str], columns: Sequence[int], ends: tuple[int, int]
-) -> tuple[int, int] | None:
-    """Columns that are more likely the ends than the given ones; None if there are none.
+def find_other_ends(
+    location: str, cells: Mapping[int, set[str]], names: Sequence[str], ends: tuple[int, int]
+) -> tuple[tuple[int, int], str] | None:
+    """Columns that are more likely the ends than the given ones, with the question; None if there are none.
 
     Ends are of one kind, and mostly have ids in common. In ``time,i,j``, the time has none with other columns.
 
     Args:
-        columns: numbers of the columns that may have ids.
+        cells: distinct first cells of the columns that may have ids, by the number of the column.
+        names: names of the columns; none if a text has no header.
+        ends: numbers of the columns that would be read.
     """
-    cells = {at: {row.fields[at] for row in rows} - {"", "0", "1"} for at in columns}
-    words = {at: not any(map(is_number, found)) for at, found in cells.items()}
-    ids = [at for at, found in cells.items() if found and (words[at] or all(map(is_id, found)))]
+    known = {at: found - {"", "0", "1"} for at, found in cells.items()}
+    words = {at: not any(map(is_number, found)) for at, found in known.items()}
+    ids = [at for at, found in known.items() if found and (words[at] or all(map(is_id, found)))]
     marked = marked_ends(names)
     if find_ends(names) or ends in marked:
         return None
-    if pair := next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None):
-        return pair
-    if not set(ends) <= cells.keys() or (words[ends[0]] and words[ends[1]]) or cells[ends[0]] & cells[ends[1]]:
+    pair = next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None) or _pair_in_common(
+        {at: known[at] for at in ids}, words, ends
+    )
+    if pair is None:
         return None
-    shared = {(one, two): cells[one] & cells[two] for one, two in combinations(ids, 2) if words[one] == words[two]}
+    width = max(*cells, *ends) + 1
+    chosen = [_columns_option(names or [""] * width, each, numbered=not names) for each in (pair, ends)]
+    options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
+    return pair, f"{location}: two pairs of columns may be the ends of edges; add {options}"
+
+
+def _pair_in_common(
+    cells: Mapping[int, set[str]], words: Mapping[int, bool], ends: tuple[int, int]
+) -> tuple[int, int] | None:
+    """The columns with most ids in common, if the ends have none and are not both words; else None.
+
+    Args:
+        words: whether a column has words rather than numbers.
+    """
+    first, second = (cells.get(end, set()) for end in ends)
+    if not (first and second) or (words[ends[0]] and words[ends[1]]) or first & second:
+        return None
+    shared = {(one, two): cells[one] & cells[two] for one, two in combinations(cells, 2) if words[one] == words[two]}
     # Weights and numbers of other kinds may share small numbers: of two columns of numbers, one is an end.
     likely = [
         (one, two)
         for (one, two), common in shared.items()
-        if len(common) >= _LEAST_SHARE * len(cells[one] | cells[two])
+        if len(common) >= _LEAST_SHARE[words[one]] * len(cells[one] | cells[two])
         and (words[one] or (len(common) > 1 and {one, two} & set(ends)))
     ]
     return max(likely, key=lambda pair: len(shared[pair]), default=None)
@@ -231,7 +249,7 @@ def have_times(cells: Sequence[str]) -> bool:
 def _are_logged(rows: Sequence[Row], ends: tuple[int, int]) -> bool:
     """Whether the first column has seconds since 1970 in the order of a log, and no id of the second column."""
     first, second = ([row.fields[end] for row in rows] for end in ends)
-    return count_seconds(first) and first == sorted(first) and set(first).isdisjoint(second)
+    return len(first) > 1 and count_seconds(first) and first == sorted(first) and set(first).isdisjoint(second)
 
 
 def _count_rows(rows: Sequence[Row]) -> bool:

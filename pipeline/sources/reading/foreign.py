@@ -72,7 +72,7 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign(
         "JSON",
         _NETWORKX.format("node_link_graph(json.load(open({!r})))") + ", if networkx wrote it",
-        rb'(\{\s*"|\[\s*[\[{])',
+        rb'(\{\s*"|\[\s*(\{|\[\s*["\d\[\]-]))',
     ),
     Foreign("an Excel workbook", _FRAME.format("read_excel({!r})"), rb"\xd0\xcf\x11\xe0"),
     Foreign("an Excel workbook", _FRAME.format("read_excel({!r})"), None, (".xlsx", ".xlsm", ".ods")),

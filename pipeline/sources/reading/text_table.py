@@ -494,11 +494,14 @@ def _find_kind(file: SourceFile, rows: Sequence[Row], table: TextTable) -> IdKin
 def _check_first_lines(file: SourceFile, stated: Stated, sample: Sample, rows: Sequence[Row], table: TextTable) -> None:
     """Refuse a first row that may be a header, and a comment that may be an edge between names."""
     sign = next((sign for sign in _COMMENTS if rows and rows[0].text.startswith(sign)), "")
-    if sign and stated.header is None and not any(row.text.startswith(sign) for row in rows[1:]):
+    begun = [row.text.startswith(sign) for row in rows] if sign and stated.header is None else []
+    # Lines that begin so stand together above all others.
+    if begun and begun == sorted(begun, reverse=True) and (len(begun) == 1 or not all(begun)):
+        skips = "" if len(sign) > 1 else f", add `{shell_command('--comment', sign)}` to skip all such lines"
         raise bad_line(
             file,
             rows[0].start,
-            f"{sign!r} may begin a comment; remove the line if it is one, or add `--no-header` if it is an edge",
+            f"{sign!r} may begin a comment; remove the line if it is one{skips}, or add `--no-header` if it is an edge",
         )
     columns = [[row.fields[end] for row in rows[1:] if len(row.fields) > end] for end in table.ends]
     words = {*columns[0], *columns[1]}

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
+from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
@@ -109,6 +113,8 @@ READ = {
     "numbers of rows and two marked ids": Case(
         {"q.csv": '"id","qid1","qid2","question1"\n"0","1","2","How, so?"\n"1","3","4","Why?"\n"2","2","3","When?"\n'},
         "1>2, 3>4, 2>3"),
+    "a kind of words behind three numbers": Case(
+        {"as.txt": "1|11537|0|bgp\n1|21616|-1|bgp\n21616|1|-1|mlp\n"}, "1>11537, 1>21616, 21616>1"),
     **{
         f"a column {name}": Case({"e.csv": f"source,target,kind,{name}\n1,2,9,5\n2,3,8,7\n"}, "1>2=5, 2>3=7")
         for name in ("score", "similarity", "strength", "n", "Count", "freq", "combined_score", "trip_count")
@@ -131,6 +137,8 @@ def test_the_command_of_a_look_stores_the_edges(tmp_path: Path, case: str) -> No
 
 _LZ4 = b"\x04\x22\x4d\x18\x64\x40\xa7" + bytes(20)
 REFUSED = {
+    "lines of comments of GO": Refused({"g.gaf": "!gaf-version: 2.2\n!by hand\na b\nb c\n"},
+                                       ("line 1", "`--comment '!'`")),
     "a matrix of two vertices": Refused({"m.txt": "0 1\n1 0\n"}, ("m.txt", "`--columns 1,2`")),
     "names that differ in case": Refused({"e.csv": "Source,source,Target,target\n1,5,2,6\n"},
                                          ("Source and source", "`--columns Source,Target`")),
@@ -319,3 +327,59 @@ def test_points_that_may_separate_thousands_are_named(tmp_path: Path) -> None:
     doubtful, clear = written(tmp_path, tables)
     assert "'1.500' is read as 1.5" in call(tmp_path, "look", doubtful, "--weights").stdout
     assert "is read as" not in call(tmp_path, "look", clear, "--weights").stdout
+
+
+def test_features_whose_points_may_separate_thousands_are_named(tmp_path: Path) -> None:
+    tables: dict[str, str | bytes] = {
+        "v.csv": "id;sales\nann;1.500\nbo;12.750\n",
+        "w.csv": "id;sales\nann;1.5\nbo;2.5\n",
+    }
+    doubtful, clear = written(tmp_path, tables)
+    assert "'1.500' is read as 1.5" in call(tmp_path, "look", doubtful).stdout
+    assert "is read as" not in call(tmp_path, "look", clear).stdout
+
+
+def test_a_look_at_stops_shows_vertices(tmp_path: Path) -> None:
+    stops = "stop_id,stop_name,stop_lat,stop_lon\nS1,Main St,52.5,13.4\nS2,High St,52.6,13.5\nP1,Low St,52.7,13.6\n"
+    tables: dict[str, str | bytes] = {"stops.txt": stops}
+    (name,) = written(tmp_path, tables)
+    assert json.loads(call(tmp_path, "look", name, "--json").stdout)["command"].startswith("gnnloom features NAME")
+
+
+def test_parquet_without_names_of_ends_is_asked_about(tmp_path: Path) -> None:
+    columns = {"t": [20, 20, 40, 60], "person": [8, 6, 8, 7], "other": [7, 8, 6, 8]}
+    pq.write_table(pa.table(columns), tmp_path / "e.parquet")
+    result = call(tmp_path, "ingest", "g", str(tmp_path / "e.parquet"), "--workers", "0")
+    assert isinstance(result.exception, GnnloomError)
+    assert "`--columns person,other` or `--columns t,person`" in str(result.exception)
+
+
+def test_parquet_without_columns_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({}), tmp_path / "e.parquet")
+    for command in (["look"], ["ingest", "g"]):
+        assert isinstance(call(tmp_path, *command, str(tmp_path / "e.parquet")).exception, GnnloomError)
+
+
+def test_a_link_out_of_the_folder_of_a_dataset_is_refused(tmp_path: Path) -> None:
+    raw = tmp_path / "data" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "num-node-list.csv").write_text("3\n")
+    (raw / "num-edge-list.csv").write_text("2\n")
+    (tmp_path / "secret.csv").write_text("0,1\n1,2\n")
+    (raw / "edge.csv").symlink_to(tmp_path / "secret.csv")
+    result = call(tmp_path, "ingest", "g", str(tmp_path / "data"), "--workers", "0")
+    assert isinstance(result.exception, GnnloomError)
+    assert "edge.csv: a link to" in str(result.exception)
+    (raw / "edge.csv").unlink()
+    (raw / "edges.csv").write_text("0,1\n1,2\n")
+    (raw / "edge.csv").symlink_to(raw / "edges.csv")
+    assert call(tmp_path, "ingest", "g", str(tmp_path / "data"), "--workers", "0").exit_code == 0
+
+
+def test_a_dictionary_of_long_text_takes_little_memory(tmp_path: Path) -> None:
+    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array(["x" * 60_000, "b"]))
+    pq.write_table(pa.table({"s": words, "t": words}), tmp_path / "e.parquet", compression="zstd")
+    table = ParquetTable.open(open_file(str(tmp_path / "e.parquet")))
+    rows = [len(columns[0]) for _, columns in table.read_arrow(["s", "t"], range(1), 60_000)]
+    assert sum(rows) == 60_000
+    assert max(rows) <= 1024

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import SourceFile, shown_location
-from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, UNSTATED, Sample, Stated, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import (
+    PANDAS_INDEX,
+    UNSTATED,
+    Sample,
+    Stated,
+    doubt_of_points,
+    names_ids,
+    numbers_rows,
+)
 from gnnloom.pipeline.sources.reading.text_table import spelled
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
@@ -242,7 +250,16 @@ class ChosenColumns:
         (how, what, ids), location = self.in_words(), self.file.location
         kind = "npy" if is_numpy(location) else "parquet" if is_parquet(location) else "text"
         found = of_vertices(location, kind, how, VERTEX_ARRAYS[self.array].option, what, ids)
-        return [replace(found, question=self.question)]
+        first, *others = found.sentences
+        return [replace(found, sentences=(first, *filter(None, [self._doubt()]), *others), question=self.question)]
+
+    def _doubt(self) -> str:
+        """Sentence on numbers whose points may separate thousands; empty if no column has such numbers."""
+        table = self.table
+        if not isinstance(table, TextTableCells) or table.has_commas or table.separator != b";":
+            return ""
+        doubts = (doubt_of_points(table.separator, table.first_cells(column.number)[1]) for column in self.columns)
+        return next(filter(None, doubts), "")
 
     def _check(self, option: str, *, is_stated: bool) -> None:
         """Check that the array can hold the values of the columns.
