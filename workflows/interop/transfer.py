@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,9 @@ from gnnloom.workflows.interop.transfer_checks import (
     renumbered,
 )
 from gnnloom.workflows.interop.typed_transfer import TypedData, other_graph, store_reverses
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.job.ranks import Ranks
 
 AnyData = TypeVar("AnyData", Data, TypedData)
 
@@ -207,6 +211,41 @@ def transferred(
                     remove_tree(plan.run.path)
             raise
     return plan.dataset, plan.run
+
+
+def moved_to(
+    here: Ranks,
+    find: Callable[[], tuple[Dataset, Run]],
+    elsewhere: Elsewhere,
+    checkpoint: str = "auto",
+    ranks: int | None = None,
+) -> Callable[[], tuple[Dataset, Run]]:
+    """Make the run that predicts on another graph, if one is wanted. Collective on a job's ranks.
+
+    Args:
+        find: opens the dataset and the run that was trained; called on the first rank if another graph is wanted.
+        elsewhere, checkpoint, ranks: as for :func:`plan_transfer`.
+
+    Returns:
+        Opens the run that predicts, and its dataset, on any rank; ``find`` if no other graph is wanted.
+
+    Raises:
+        GnnloomError: as :func:`transferred`.
+    """
+    if not elsewhere:
+        return find
+
+    def transfer() -> list[str]:
+        dataset, run = transferred(*find(), elsewhere, checkpoint, here.number(ranks))
+        return [str(dataset.path), run.name]
+
+    path, name = here.on_first(transfer)
+
+    def find_moved() -> tuple[Dataset, Run]:
+        dataset = Dataset(Path(path))
+        return dataset, Run.open(dataset, name)
+
+    return find_moved
 
 
 def graph_without_reverses(dataset: Dataset, run: Run, elsewhere: Elsewhere) -> tuple[Dataset, TypedGraph] | None:

@@ -11,11 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -23,15 +19,9 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.fields import Config
-from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.interop.given_vertices import read_pairs
-from gnnloom.workflows.interop.scored_pairs import PairRequest, found_targets, ranks_found, scored_pairs, wanted_sources
-from gnnloom.workflows.interop.tables import write_table
-from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
-from gnnloom.workflows.recipe.stages.predict import predicted_run, prediction
+from gnnloom.workflows.recipe.stages.predict import write_output
 from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RankSettings, Stage
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 
@@ -80,7 +70,8 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
     for stage in undone(workload.on_ranks):
         if isinstance(stage.kind, OnRanks):
             stage.kind.run(workload.found, ranks, settings)
-    write_output(assignment, ranks)
+    if "predict" in workload:
+        write_output(workload.found, ranks)
     return assignment
 
 
@@ -120,43 +111,6 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
     for stage in undone(assignment.workload.preparation):
         if isinstance(stage.kind, Prepares):
             stage.kind.prepare(assignment.workload.found, dataset, cluster)
-
-
-def write_output(assignment: Assignment, ranks: Ranks) -> None:
-    """Write the predictions to the file that the recipe names, if it names one and they were asked for. Collective.
-
-    An existing file is always replaced, because it may hold the predictions of another run.
-    """
-    section, found = assignment.recipe.predict, assignment.workload.found
-    if "predict" not in assignment.workload or section is None or section.out is None:
-        return
-    out, wanted = Path(section.out), section.wanted
-
-    def write() -> None:
-        dataset, run = predicted_run(found)
-        pairs, code = wanted.pairs, found.config.own_code().get("decoder")
-        if not isinstance(pairs, Path):
-            write_predictions(dataset, run, out, smoothed=section.smoothing.smooths)
-            return
-        with scored_pairs(dataset, run, lambda ends: read_pairs(ends, pairs, wanted.header), code) as table:
-            write_table(table, out)
-
-    if wanted.top is None:
-        ranks.on_first(write)
-        return
-    config = ranks.agree(lambda: prediction(found), PredictConfig.to_json)
-    with ranks_found(ranks, config, wanted.top, lambda: _sources(found, wanted)) as (_, folder):
-        ranks.on_first(lambda: _write_targets(found, folder, config, out))
-
-
-def _sources(found: RecipeFacts, wanted: PairRequest) -> NDArray[np.int64] | None:
-    """(num_sources,) vertices whose best targets a recipe wants; None for all."""
-    return wanted_sources(*predicted_run(found), wanted.of)
-
-
-def _write_targets(found: RecipeFacts, folder: Path, config: PredictConfig, out: Path) -> None:
-    with found_targets(*predicted_run(found), folder, config.decoder) as table:
-        write_table(table, out)
 
 
 def summary(assignment: Assignment) -> dict[str, Any]:

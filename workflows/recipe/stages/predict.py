@@ -10,7 +10,8 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.interop.transfer import Elsewhere, graph_without_reverses, plan_transfer, transferred
+from gnnloom.workflows.interop.scored_pairs import write_asked
+from gnnloom.workflows.interop.transfer import Elsewhere, graph_without_reverses, moved_to, plan_transfer
 from gnnloom.workflows.interop.typed_transfer import other_graph
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.sections import PredictSection
@@ -53,16 +54,7 @@ class PredictStage(OnRanks):
         return dataset.graph(where.graph)
 
     def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
-        if not elsewhere(found):
-            ranks.predict(prediction(found))
-            return
-
-        def transfer() -> list[str]:
-            dataset, run = predicted_run(found)
-            return [str(dataset.path), run.name]
-
-        path, name = ranks.on_first(transfer)
-        ranks.predict(ranks.agree(lambda: _elsewhere(found, Dataset(Path(path)), name), PredictConfig.to_json))
+        ranks.predict(_settled(found, ranks)[2])
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
         from gnnloom.trainer.training.rehearsal.projection import prediction_bytes
@@ -96,16 +88,31 @@ def elsewhere(found: RecipeFacts) -> Elsewhere:
     return Elsewhere(section.on, section.graph, section.vertices, section.unknown)
 
 
-def predicted_run(found: RecipeFacts) -> tuple[Dataset, Run]:
-    """The run that has the predictions of a recipe, with its dataset; made if it is for another graph."""
-    dataset, where = found.dataset, elsewhere(found)
-    return transferred(dataset, found.run, where, ranks=found.config.algorithm.ranks) if where else (dataset, found.run)
+def write_output(found: RecipeFacts, ranks: Ranks) -> None:
+    """Write the predictions to the file that the recipe names, if it names one. Collective.
+
+    An existing file is always replaced, because it may hold the predictions of another run.
+    """
+    section = found.recipe.predict
+    if section is not None and section.out is not None:
+        write_asked(ranks, *_settled(found, ranks), section.wanted, Path(section.out), shown=0)
 
 
-def _elsewhere(found: RecipeFacts, dataset: Dataset, name: str) -> PredictConfig:
-    """The prediction with a transferred run."""
+def _settled(found: RecipeFacts, ranks: Ranks) -> tuple[Dataset, Run, PredictConfig]:
+    """The run that predicts, with its dataset, and the prediction; made if it is for another graph. Collective."""
+    where, num_ranks = elsewhere(found), found.config.algorithm.ranks
+    opened = moved_to(ranks, lambda: (found.dataset, found.run), where, ranks=num_ranks)
+
+    def settle() -> tuple[Dataset, Run, PredictConfig]:
+        dataset, run = opened()
+        return dataset, run, _moved(found, dataset, run) if where else prediction(found)
+
+    return ranks.agree(settle, lambda settled: settled[2].to_json())
+
+
+def _moved(found: RecipeFacts, dataset: Dataset, run: Run) -> PredictConfig:
+    """The prediction with a run that was moved to another graph."""
     section, config = found.recipe.predict or PredictSection(), found.config
-    run = Run.open(dataset, name)
     code: dict[str, Any] = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
     asked: dict[str, Any] = {"embeddings": section.embeddings, **section.smoothing.to_json()}
     chosen = PredictConfig.of_run(dataset, run, ranks=config.algorithm.ranks, **code, **asked)
