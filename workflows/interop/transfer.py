@@ -26,6 +26,7 @@ from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.runs.transfer import Transfer, write_transfer
 from gnnloom.trainer.config.continuation import predicting_checkpoint
+from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.tasks.registry import task_of_data
@@ -50,8 +51,8 @@ UNKNOWN: Final = ("error", "zero")
 _DIGITS: Final = 8
 
 
-@dataclass(frozen=True)
-class Elsewhere:
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere(Config):
     """Another graph for a run to predict on, than the one that it was trained on.
 
     Attributes:
@@ -91,8 +92,7 @@ class Elsewhere:
     )
 
     def __post_init__(self) -> None:
-        if self.unknown not in UNKNOWN:
-            raise InputError(f"unknown {self.unknown!r}: expected {' or '.join(UNKNOWN)}")
+        super().__post_init__()
         if not self and self.unknown != UNKNOWN[0]:
             raise InputError("unknown: applies only to predictions on another graph; give graph or on")
 

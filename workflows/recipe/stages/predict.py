@@ -32,7 +32,7 @@ class PredictStage(OnRanks):
 
     def is_done(self, found: RecipeFacts, key: str) -> bool:  # noqa: ARG002 - the run's name
         # Predictions of an earlier training are stale until the training is done.
-        where = elsewhere(found)
+        where = _section(found).elsewhere
         if where.on is not None:
             # Before anything is trained for it.
             with found.named_section("predict"):
@@ -60,7 +60,7 @@ class PredictStage(OnRanks):
         from gnnloom.trainer.training.rehearsal.projection import prediction_bytes
         from gnnloom.workflows.recipe.plan.training_plan import project_config
 
-        section = inputs.recipe.predict or PredictSection()
+        section = _section(inputs.found)
         how = {"embeddings": section.embeddings, "smooths": section.smoothing.smooths}
         return StageNeeds(
             memory=max(project_config(inputs).peak_memory),
@@ -82,10 +82,8 @@ class TypedPredictStage(PredictStage):
         return typed_needs(inputs, predicts=True)
 
 
-def elsewhere(found: RecipeFacts) -> Elsewhere:
-    """The other graph that a recipe predicts on; false if it predicts on the training graph."""
-    section = found.recipe.predict or PredictSection()
-    return Elsewhere(section.on, section.graph, section.vertices, section.unknown)
+def _section(found: RecipeFacts) -> PredictSection:
+    return found.recipe.predict or PredictSection()
 
 
 def write_output(found: RecipeFacts, ranks: Ranks) -> None:
@@ -100,7 +98,7 @@ def write_output(found: RecipeFacts, ranks: Ranks) -> None:
 
 def _settled(found: RecipeFacts, ranks: Ranks) -> tuple[Dataset, Run, PredictConfig]:
     """The run that predicts, with its dataset, and the prediction; made if it is for another graph. Collective."""
-    where, num_ranks = elsewhere(found), found.config.algorithm.ranks
+    where, num_ranks = _section(found).elsewhere, found.config.algorithm.ranks
     opened = moved_to(ranks, lambda: (found.dataset, found.run), where, ranks=num_ranks)
 
     def settle() -> tuple[Dataset, Run, PredictConfig]:
@@ -112,7 +110,7 @@ def _settled(found: RecipeFacts, ranks: Ranks) -> tuple[Dataset, Run, PredictCon
 
 def _moved(found: RecipeFacts, dataset: Dataset, run: Run) -> PredictConfig:
     """The prediction with a run that was moved to another graph."""
-    section, config = found.recipe.predict or PredictSection(), found.config
+    section, config = _section(found), found.config
     code: dict[str, Any] = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
     asked: dict[str, Any] = {"embeddings": section.embeddings, **section.smoothing.to_json()}
     chosen = PredictConfig.of_run(dataset, run, ranks=config.algorithm.ranks, **code, **asked)
@@ -121,7 +119,7 @@ def _moved(found: RecipeFacts, dataset: Dataset, run: Run) -> PredictConfig:
 
 def prediction(found: RecipeFacts) -> PredictConfig:
     """The prediction of a recipe, with all that chooses the shards of the training."""
-    section, config = found.recipe.predict or PredictSection(), found.config
+    section, config = _section(found), found.config
     return PredictConfig.of_training(
         config,
         shards=config.data.shards,
