@@ -11,7 +11,8 @@ from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, Run, as_catalog
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.run.run_recipe import Display, run_recipe
+from gnnloom.workflows.recipe.stages.stage import Display
+from gnnloom.workflows.run.run_recipe import run_recipe
 
 
 def run(
@@ -58,8 +59,9 @@ def run(
     )
     with ranks_of_job("gnnloom run", trains=True, is_rank=where == "mpi") as ranks:
         assignment = run_recipe(request, ranks, Display())
-    planned = assignment.workload.planned
-    return None if planned is None else Run(Dataset(assignment.recipe.dataset_path), planned.run_name)
+    if assignment.recipe.train is None:
+        return None
+    return Run(Dataset(assignment.recipe.dataset_path), assignment.workload.found.run.name)
 
 
 def _texts(settings: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:

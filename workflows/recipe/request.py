@@ -89,7 +89,7 @@ class RecipeRequest:
             )
         check_report(options.performance_report, options.workers)
         workload = find_workload(recipe, options.memory, restart=self.restart)
-        if workload.planned is not None and not self.restart:
+        if recipe.train is not None and not self.restart:
             workload.found.refuse_other_run()
         # A graph alone needs no vertex data.
         if self.last != "graph" and not recipe.relations:

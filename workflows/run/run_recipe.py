@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
@@ -22,23 +21,10 @@ from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.stages.predict import write_output
-from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RankSettings, Stage
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, Prepares, Stage
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Display:
-    """Shows progress while a block runs.
-
-    Attributes:
-        phases: entered by the process that runs the stages before training.
-        epochs: entered by the first rank, with the run and its number of epochs.
-    """
-
-    phases: Callable[[], AbstractContextManager[None]] = nullcontext
-    epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
 
 
 def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assignment:
@@ -66,10 +52,9 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
         with cluster_of_ranks(ranks, assignment) as options:
             # The ranks that have served sleep until the client is done, whose failure is everyone's.
             ranks.agree(lambda: None if options is None else work(options))
-    settings = RankSettings(assignment.cluster.scratch, display.epochs)
     for stage in undone(workload.on_ranks):
         if isinstance(stage.kind, OnRanks):
-            stage.kind.run(workload.found, ranks, settings)
+            stage.kind.run(workload.found, ranks, display)
     if "predict" in workload:
         write_output(workload.found, ranks)
     return assignment
@@ -117,7 +102,8 @@ def summary(assignment: Assignment) -> dict[str, Any]:
     """Return the keys and digests of the artifacts that the stages made, and the result of the run."""
     recipe, workload = assignment.recipe, assignment.workload
     dataset = Catalog(recipe.catalog)[recipe.dataset.name]
-    digests = {stage.name: Artifact(dataset.path / stage.name / stage.key).digest for stage in workload.artifacts}
+    made = [stage for stage in workload.stages if stage.kind.makes_artifact]
+    digests = {stage.name: Artifact(dataset.path / stage.name / stage.key).digest for stage in made}
     keys = {stage.name: stage.key for stage in workload.stages}
     result = Run.open(dataset, workload.found.run.name).result() if "train" in workload else {}
     return {"dataset": dataset.name, "catalog": str(dataset.path.parent), "keys": keys, "digests": digests, **result}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gnnloom.storage.errors import IncompleteError, InputError
-from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.graph import GraphStage
@@ -53,11 +52,6 @@ class RecipeStages:
         """Key of every artifact of the recipe, including stages that were not asked for."""
         return self.found.keys
 
-    @property
-    def planned(self) -> TrainConfig | None:
-        """The training, with the key of its shards and the name of its run; None if the recipe has none."""
-        return None if self.found.recipe.train is None else self.found.config
-
     def __contains__(self, name: object) -> bool:
         return any(stage.name == name for stage in self.stages)
 
@@ -70,11 +64,6 @@ class RecipeStages:
     def on_ranks(self) -> tuple[Stage, ...]:
         """Propagation, training and prediction."""
         return tuple(stage for stage in self.stages if isinstance(stage.kind, OnRanks))
-
-    @property
-    def artifacts(self) -> tuple[Stage, ...]:
-        """The stages that make an artifact."""
-        return tuple(stage for stage in self.stages if stage.kind.makes_artifact)
 
     @property
     def needs_preparation(self) -> bool:

@@ -15,7 +15,7 @@ from gnnloom.workflows.interop.transfer import Elsewhere, graph_without_reverses
 from gnnloom.workflows.interop.typed_transfer import other_graph
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.sections import PredictSection
-from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -53,7 +53,7 @@ class PredictStage(OnRanks):
         """
         return dataset.graph(where.graph)
 
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
+    def run(self, found: RecipeFacts, ranks: Ranks, display: Display) -> None:  # noqa: ARG002 - shows nothing
         ranks.predict(_settled(found, ranks)[2])
 
     def needs(self, inputs: StageInputs) -> StageNeeds:

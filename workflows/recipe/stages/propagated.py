@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import RecipeFacts
-from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -26,10 +26,11 @@ class PropagatedStage(OnRanks):
         propagation = found.recipe.propagation
         return None if propagation is None else propagation.key(found.keys["shards"], found.inputs)
 
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
-        scratch = None if settings.scratch is None else str(settings.scratch)
+    def run(self, found: RecipeFacts, ranks: Ranks, display: Display) -> None:  # noqa: ARG002 - shows nothing
+        scratch = found.recipe.cluster.scratch_folder()
+        where = {"shards": found.keys["shards"], "scratch": None if scratch is None else str(scratch)}
         if found.recipe.propagation is not None:
-            ranks.propagate(replace(found.recipe.propagation, shards=found.keys["shards"], scratch=scratch))
+            ranks.propagate(replace(found.recipe.propagation, **where))
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
         plan = inputs.propagation

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -34,16 +33,16 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class RankSettings:
-    """Settings for the ranks of the stages.
+class Display:
+    """Shows progress while a block runs.
 
     Attributes:
-        scratch: folder for temporary files; None for one in the dataset.
-        shown_epochs: shows the progress of a run of some epochs.
+        phases: entered by the process that runs the stages before training.
+        epochs: entered by the first rank, with the run and its number of epochs.
     """
 
-    scratch: Path | None = None
-    shown_epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
+    phases: Callable[[], AbstractContextManager[None]] = nullcontext
+    epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class OnRanks(RecipeStage):
     """A stage that the ranks run."""
 
     @abstractmethod
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
+    def run(self, found: RecipeFacts, ranks: Ranks, display: Display) -> None:
         """Run the stage. Collective.
 
         Args:

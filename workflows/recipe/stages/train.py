@@ -11,7 +11,7 @@ from gnnloom.storage.runs.run import SAVED_RECIPE, sole_writer
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import RecipeFacts
-from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -29,10 +29,10 @@ class TrainStage(OnRanks):
     def is_done(self, found: RecipeFacts, key: str) -> bool:  # noqa: ARG002 - the run's name
         return found.is_trained
 
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
+    def run(self, found: RecipeFacts, ranks: Ranks, display: Display) -> None:
         # Before the training, which holds the run's lock until it ends.
         ranks.on_first(lambda: save_recipe(found))
-        with settings.shown_epochs(found.run, found.config.optimization.epochs) if ranks.is_first else nullcontext():
+        with display.epochs(found.run, found.config.optimization.epochs) if ranks.is_first else nullcontext():
             ranks.train(found.config, restart=found.restart)
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
