@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from gnnloom.storage.catalog import check_name
+from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, needing
 from gnnloom.storage.wording import counted
@@ -199,7 +200,7 @@ def simulate(
     result = Scaling(machine, tuple(plans), tuple(changes), tuple(notes))
     if csv is not None:
         rows = result.rows()
-        with Path(csv).open("w", newline="", encoding="utf-8") as stream:
+        with written_aside(Path(csv)) as aside, aside.open("w", newline="", encoding="utf-8") as stream:
             writer = DictWriter(stream, [*rows[0]])
             writer.writeheader()
             writer.writerows(rows)

@@ -24,6 +24,7 @@ from gnnloom.workflows.api.options.train_options import train_options, training_
 from gnnloom.workflows.interop.scored_pairs import PairRequest, write_asked
 from gnnloom.workflows.interop.tables import Table, check_file, frame_of
 from gnnloom.workflows.interop.transfer import Elsewhere, moved_to
+from gnnloom.workflows.interop.typed_transfer import stored_reverses
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +80,6 @@ def train(
 
 def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
     """Store the reverses of relations that a training run reads. Collective in an MPI job."""
-    # It imports the pipeline, which other trainings need not load.
-    from gnnloom.workflows.api.cluster import stored_reverses
 
     def store() -> None:
         dataset, mode = StoredCatalog(config.data.catalog).dataset(config.data.dataset), config.mode

@@ -38,7 +38,7 @@ from gnnloom.workflows.interop.transfer_checks import (
     find_products,
     renumbered,
 )
-from gnnloom.workflows.interop.typed_transfer import TypedData, other_graph, store_reverses
+from gnnloom.workflows.interop.typed_transfer import TypedData, other_graph, stored_reverses
 
 if TYPE_CHECKING:
     from gnnloom.trainer.job.ranks import Ranks
@@ -190,7 +190,7 @@ def transferred(
         ExistsError: likewise; or another process writes the run.
     """
     if (graph := graph_without_reverses(dataset, run, elsewhere)) is not None:
-        store_reverses(*graph)
+        stored_reverses(*graph)
     plan = plan_transfer(dataset, run, elsewhere, checkpoint, ranks)
     if plan is None:
         return dataset, run

@@ -129,18 +129,9 @@ def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> 
 
 #: Parameters that the lineage shows.
 _SHOWN_PARAMETERS = (
-    "type",
-    "undirected",
-    "self_loops",
-    "parts",
-    "method",
-    "model",
-    "layout",
-    "grid",
-    "permutation",
-    "ranks",
+    "type", "undirected", "self_loops", "parts", "method", "model", "layout", "grid", "permutation", "ranks",
     "algorithm",
-)
+)  # fmt: skip
 
 
 @click.command("du")

@@ -117,24 +117,9 @@ def _table(width: int, *, one_location: bool) -> str:
 
 #: The main figures of a graph and its vertex data, which are shown unless all are asked for.
 _BRIEF = (
-    "vertices",
-    "nnz",
-    "edges_in",
-    "self_loops",
-    "duplicates",
-    "recognized_headers",
-    "features",
-    "classes",
-    "targets",
-    "train",
-    "valid",
-    "test",
-    "unlabeled",
-    "seconds",
-    "command_seconds",
-    "peak_memory",
-    "bytes_written",
-)
+    "vertices", "nnz", "edges_in", "self_loops", "duplicates", "recognized_headers", "features", "classes", "targets",
+    "train", "valid", "test", "unlabeled", "seconds", "command_seconds", "peak_memory", "bytes_written",
+)  # fmt: skip
 
 
 @click.command("ingest", cls=GroupedCommand, help=_ingest_help())

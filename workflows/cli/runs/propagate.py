@@ -21,19 +21,9 @@ from gnnloom.workflows.cli.terminal.progress import shown_count
 
 #: The main figures, which are shown unless all are asked for.
 _BRIEF = (
-    "of",
-    "steps",
-    "normalization",
-    "ppr",
-    "ranks",
-    "columns",
-    "columns_at_a_time",
-    "reused",
-    "seconds",
-    "command_seconds",
-    "peak_memory",
-    "bytes_written",
-)
+    "of", "steps", "normalization", "ppr", "ranks", "columns", "columns_at_a_time", "reused", "seconds",
+    "command_seconds", "peak_memory", "bytes_written",
+)  # fmt: skip
 
 
 @click.command("propagate", cls=GroupedCommand)
