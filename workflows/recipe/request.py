@@ -37,7 +37,9 @@ class Assignment:
 
         inputs = (TypedStageInputs if self.recipe.relations else StageInputs)(self.workload.found, self.cluster)
         stages = self.workload.stages
-        return [Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs)) for each in stages]
+        return [
+            Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs, each.options)) for each in stages
+        ]
 
 
 @dataclass(frozen=True)

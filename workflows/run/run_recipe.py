@@ -54,7 +54,7 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
             ranks.agree(lambda: None if options is None else work(options))
     for stage in undone(workload.on_ranks):
         if isinstance(stage.kind, OnRanks):
-            stage.kind.run(workload.found, ranks, display)
+            stage.kind.run(workload.found, stage.options, ranks, display)
     if "predict" in workload:
         write_output(workload.found, ranks)
     return assignment
@@ -95,7 +95,7 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
     dataset = Catalog(assignment.recipe.catalog).create(assignment.recipe.dataset.name)
     for stage in undone(assignment.workload.preparation):
         if isinstance(stage.kind, Prepares):
-            stage.kind.prepare(assignment.workload.found, dataset, cluster)
+            stage.kind.prepare(assignment.workload.found, stage.options, dataset, cluster)
 
 
 def summary(assignment: Assignment) -> dict[str, Any]:

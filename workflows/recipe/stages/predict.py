@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class PredictStage(OnRanks):
+class PredictStage(OnRanks[PredictSection]):
     """Predicts, if the recipe has the section."""
 
     name = "predict"
     makes_artifact = False
 
-    def key(self, found: RecipeFacts) -> str | None:
-        return None if found.recipe.train is None or found.recipe.predict is None else found.run.name
+    def options(self, found: RecipeFacts) -> PredictSection | None:
+        return found.recipe.predict
 
-    def is_done(self, found: RecipeFacts, key: str) -> bool:  # noqa: ARG002 - the run's name
+    def key(self, found: RecipeFacts, options: PredictSection) -> str:
+        return found.run.name
+
+    def is_done(self, found: RecipeFacts, options: PredictSection, key: str) -> bool:
         # Predictions of an earlier training are stale until the training is done.
-        where = _section(found).elsewhere
+        where = options.elsewhere
         if where.on is not None:
             # Before anything is trained for it.
             with found.named_section("predict"):
@@ -53,15 +56,14 @@ class PredictStage(OnRanks):
         """
         return dataset.graph(where.graph)
 
-    def run(self, found: RecipeFacts, ranks: Ranks, display: Display) -> None:  # noqa: ARG002 - shows nothing
-        ranks.predict(_settled(found, ranks)[2])
+    def run(self, found: RecipeFacts, options: PredictSection, ranks: Ranks, display: Display) -> None:
+        ranks.predict(_settled(found, options, ranks)[2])
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: PredictSection) -> StageNeeds:
         from gnnloom.trainer.training.rehearsal.projection import prediction_bytes
         from gnnloom.workflows.recipe.plan.training_plan import project_config
 
-        section = _section(inputs.found)
-        how = {"embeddings": section.embeddings, "smooths": section.smoothing.smooths}
+        how = {"embeddings": options.embeddings, "smooths": options.smoothing.smooths}
         return StageNeeds(
             memory=max(project_config(inputs).peak_memory),
             disk=prediction_bytes(inputs.shards, inputs.config.model, **how),
@@ -76,14 +78,10 @@ class TypedPredictStage(PredictStage):
     def find_graph(self, dataset: Dataset, where: Elsewhere) -> object:
         return other_graph(dataset, where.graph, where.vertices)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: PredictSection) -> StageNeeds:
         from gnnloom.workflows.recipe.plan.training_plan import typed_needs
 
         return typed_needs(inputs, predicts=True)
-
-
-def _section(found: RecipeFacts) -> PredictSection:
-    return found.recipe.predict or PredictSection()
 
 
 def write_output(found: RecipeFacts, ranks: Ranks) -> None:
@@ -93,24 +91,24 @@ def write_output(found: RecipeFacts, ranks: Ranks) -> None:
     """
     section = found.recipe.predict
     if section is not None and section.out is not None:
-        write_asked(ranks, *_settled(found, ranks), section.wanted, Path(section.out), shown=0)
+        write_asked(ranks, *_settled(found, section, ranks), section.wanted, Path(section.out), shown=0)
 
 
-def _settled(found: RecipeFacts, ranks: Ranks) -> tuple[Dataset, Run, PredictConfig]:
+def _settled(found: RecipeFacts, section: PredictSection, ranks: Ranks) -> tuple[Dataset, Run, PredictConfig]:
     """The run that predicts, with its dataset, and the prediction; made if it is for another graph. Collective."""
-    where, num_ranks = _section(found).elsewhere, found.config.algorithm.ranks
+    where, num_ranks = section.elsewhere, found.config.algorithm.ranks
     opened = moved_to(ranks, lambda: (found.dataset, found.run), where, ranks=num_ranks)
 
     def settle() -> tuple[Dataset, Run, PredictConfig]:
         dataset, run = opened()
-        return dataset, run, _moved(found, dataset, run) if where else prediction(found)
+        return dataset, run, _moved(found, section, dataset, run) if where else prediction(found)
 
     return ranks.agree(settle, lambda settled: settled[2].to_json())
 
 
-def _moved(found: RecipeFacts, dataset: Dataset, run: Run) -> PredictConfig:
+def _moved(found: RecipeFacts, section: PredictSection, dataset: Dataset, run: Run) -> PredictConfig:
     """The prediction with a run that was moved to another graph."""
-    section, config = _section(found), found.config
+    config = found.config
     code: dict[str, Any] = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
     asked: dict[str, Any] = {"embeddings": section.embeddings, **section.smoothing.to_json()}
     chosen = PredictConfig.of_run(dataset, run, ranks=config.algorithm.ranks, **code, **asked)
@@ -119,7 +117,7 @@ def _moved(found: RecipeFacts, dataset: Dataset, run: Run) -> PredictConfig:
 
 def prediction(found: RecipeFacts) -> PredictConfig:
     """The prediction of a recipe, with all that chooses the shards of the training."""
-    section, config = _section(found), found.config
+    section, config = found.recipe.predict or PredictSection(), found.config
     return PredictConfig.of_training(
         config,
         shards=config.data.shards,

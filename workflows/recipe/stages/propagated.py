@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gnnloom.storage.wording import counted
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, StageNeeds
@@ -17,22 +18,23 @@ if TYPE_CHECKING:
 _PLACES = MappingProxyType({"disk": "on disk", "memory": "in memory"})
 
 
-class PropagatedStage(OnRanks):
+class PropagatedStage(OnRanks[PropagateConfig]):
     """Propagates on the row shards, if the recipe has a number of steps."""
 
     name = "propagated"
 
-    def key(self, found: RecipeFacts) -> str | None:
-        propagation = found.recipe.propagation
-        return None if propagation is None else propagation.key(found.keys["shards"], found.inputs)
+    def options(self, found: RecipeFacts) -> PropagateConfig | None:
+        return found.recipe.propagation
 
-    def run(self, found: RecipeFacts, ranks: Ranks, display: Display) -> None:  # noqa: ARG002 - shows nothing
+    def key(self, found: RecipeFacts, options: PropagateConfig) -> str:
+        return options.key(found.keys["shards"], found.inputs)
+
+    def run(self, found: RecipeFacts, options: PropagateConfig, ranks: Ranks, display: Display) -> None:
         scratch = found.recipe.cluster.scratch_folder()
-        where = {"shards": found.keys["shards"], "scratch": None if scratch is None else str(scratch)}
-        if found.recipe.propagation is not None:
-            ranks.propagate(replace(found.recipe.propagation, **where))
+        scratch_name = None if scratch is None else str(scratch)
+        ranks.propagate(replace(options, shards=found.keys["shards"], scratch=scratch_name))
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: PropagateConfig) -> StageNeeds:
         plan = inputs.propagation
         if plan is None:
             return StageNeeds(note="features not read yet")
