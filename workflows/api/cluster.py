@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.storage import Dataset, TypedGraph
-from gnnloom.storage.artifacts.typed.reverses import Reverses
-from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Option, options_of, parse_memory
+from gnnloom.storage.option import Option, options_of
 from gnnloom.workflows.api.options.keywords import check_known
 
 Result = TypeVar("Result")
@@ -33,16 +28,14 @@ def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str
     Raises:
         InputError: ``memory`` is not a size, or ``workers`` is negative.
     """
-    given = {name: option.default for name, option in CLUSTER.items()} | dict(options)
-    others = {name: value for name, value in options.items() if name not in CLUSTER}
-    workers, memory, scheduler = given["workers"], given["memory"], given["scheduler"]
-    if workers is not None and workers < 0:
-        raise InputError(f"workers={workers}: expected 0 or more")
-    size = parse_memory(memory) if isinstance(memory, str) else memory
-    report = None if given["performance_report"] is None else Path(given["performance_report"])
-    scratch = given["scratch"] or os.environ.get(CLUSTER["scratch"].variable or "")
-    folder = None if scratch is None else Path(scratch)
-    return ClusterOptions("address" if scheduler else "local", workers, size, scheduler, report, folder), others
+    chosen, others = dict[str, Any](), dict(options)
+    for name, option in options_of(ClusterOptions).items():
+        value = others.pop(option.flag, None)
+        if value is None:
+            value = os.environ.get(option.variable or "") or option.default
+        # Texts mean what they mean on the command line.
+        chosen[name] = option.check(option.read(value) if isinstance(value, str) else value)
+    return ClusterOptions("address" if chosen["address"] else "local", **chosen), others
 
 
 def stage_options(
@@ -67,12 +60,6 @@ def on_cluster(options: ClusterOptions, stage: Callable[[Cluster], Result]) -> R
     """Run a stage on a cluster that is open only during the call, and return the result of the stage."""
     with open_cluster(options) as cluster:
         return stage(cluster)
-
-
-def stored_reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
-    """The reverses of the relations of a graph with types; they are stored first if they do not exist."""
-    # In this process, so that a script needs no `if __name__ == "__main__":`.
-    return on_cluster(ClusterOptions(workers=0), lambda cluster: reverse_relations(dataset, graph, cluster))
 
 
 def once_per_job(action: Callable[[], Result]) -> Result:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -15,11 +16,11 @@ from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.end_types import relation_of_types
-from gnnloom.pipeline.ingest.typed.folders.hetero import hetero_tables
 from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
+from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES, statement_tables, triples_tables
 from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
@@ -118,8 +119,8 @@ def ingest(
             (NumPy, torch, lists); a data frame (pandas, polars, Arrow), with its columns named by ``columns``; a sparse
             matrix of SciPy or torch, whose entry (u, v) is the edge u -> v; a ``Data`` of PyG, or a dataset with one,
             with its features, labels and masks; a ``HeteroData``, which becomes a graph with types, with the features,
-            labels and masks of each type; or a graph of networkx or igraph, with the attribute ``weight`` as
-            weights; an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
+            labels and masks of each type; or a graph of networkx or igraph, with the attribute ``weight`` as weights;
+            an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
         relations: instead of a source, the tables of a graph with types, by source type, name of the relation and
             target type, such as ``{("user", "buys", "item"): "clicks.csv:user_id,item_id"}``: the name of a file,
             optionally with its columns, where a column after the ends of edges has a role, as in ``amount as weight``
@@ -150,49 +151,28 @@ def ingest(
     check_known("ingest", others, [*_INGEST, *_source_options(formats())])
     graph, how, values = IngestOptions(**of_graph), VertexOptions(**of_vertices), plain_values(others)
     storing = Storing(as_catalog(catalog), name, cluster, graph, TypedOptions(**of_types), how, add)
-    has_files, named = source is not None and is_location(source), ["vertices"] if vertices else []
-    declared = typed_source(as_texts(source), format, values) if has_files and relations is None else None
-    if declared is None and not (relations is None and is_hetero(source)):
-        check_typed(source, relations, [*named, *of_types])
-    else:
-        check_typed(None, source, (), named)
-
-    def store_tables() -> Dataset:
-        any_name = graph.ids == "names"
-        with ExitStack() as stack:
-            described = declared
-            if relations is None and described is None:
-                location = stack.enter_context(stored_hetero(source))
-                stack.enter_context(named_as({location: IN_MEMORY}))
-                described = hetero_tables(location, values.get("split_index"))
-            if described is not None:
-                tables = described.open(values, any_name=any_name, unknown=storing.typed.unknown)
-            else:
-                of_relations, listed = stack.enter_context(stored_tables(relations or {}, vertices or {}))
-                shown = [table for each in ([*of_relations.values()], *listed.values()) for table in each]
-                stack.enter_context(named_as({table.locations[0]: table.shown for table in shown if table.shown}))
-                tables = TypedTables.open(of_relations, listed, values, format, any_name=any_name)
-            _log(storing.store_tables(tables)[2])
-        return as_dataset(name, catalog)
+    locations = as_texts(source) if source is not None and is_location(source) else []
 
     def store() -> Dataset:
-        to, called = storing, ""
+        to, files, called = storing, locations, dict[str, str]()
         with ExitStack() as stack:
-            if has_files:
-                locations = as_texts(source)
-            else:
+            if is_hetero(source):
+                files = [stack.enter_context(stored_hetero(source))]
+                called = {files[0]: IN_MEMORY}
+            elif source is not None and not files:
                 file = stack.enter_context(stored_edges(source))
-                locations, called = [file.location], file.location
-                stack.enter_context(named_as({called: IN_MEMORY}))
+                files, called = [file.location], {file.location: IN_MEMORY}
                 if file.undirected and of_graph.get("undirected") is False:
                     raise InputError("undirected=False: the source is an undirected graph; pass graph.to_directed()")
                 to = replace(storing, graph=replace(graph, undirected=graph.undirected or file.undirected))
-            notes = to.store(to.open(locations, format, values))[2]
-            _log(note.replace(called, IN_MEMORY) if called else note for note in notes)
+            tables = stack.enter_context(stored_tables(relations or {}, vertices or {}))
+            for table in chain(tables[0].values(), *tables[1].values()):
+                called |= {table.locations[0]: table.shown} if table.shown else {}
+            renamed = stack.enter_context(named_as(called))
+            _log(map(renamed, to.store(to.open(GivenSource(files, format, values, *tables)))[2]))
         return as_dataset(name, catalog)
 
-    has_types = relations is not None or declared is not None or is_hetero(source)
-    return once_per_job(store_tables if has_types else store)
+    return once_per_job(store)
 
 
 def typed_source(locations: Sequence[str], format_name: str | None, values: Mapping[str, Any]) -> DeclaredTables | None:
@@ -213,28 +193,6 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
     if chosen == NTRIPLES and not values.get("columns"):
         return statement_tables(locations, values)
     return DeclaredTables.of(locations, values) if chosen == "snap" else None
-
-
-def check_typed(source: Any, relations: Any, of_types: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Check that a graph with types is given by relations, and any other by a source.
-
-    Args:
-        of_types: names of the given options that only graphs with types have.
-        others: names of the given options that do not apply to relations.
-
-    Raises:
-        InputError: both a source and relations are given, or neither.
-    """
-    if relations is None:
-        if source is None:
-            raise InputError("source: expected edges, found NoneType; pass edges, or the tables of relations")
-        if given := next(iter(of_types), None):
-            raise InputError(f"{given}: only graphs with types have it; give their relations (`--relation`)")
-        return
-    if source is not None:
-        raise InputError("relations: a graph has either a source of edges or relations; leave one of them out")
-    if given := next(iter(others), None):
-        raise InputError(f"{given}: the files define their vertices; leave the option out")
 
 
 @with_options(CLUSTER)
@@ -404,6 +362,47 @@ def _temporary(arrays: Mapping[str, Any], files: Mapping[str, str]) -> dict[str,
 
 
 @dataclass(frozen=True)
+class GivenSource:
+    """Source of a graph: files of edges or, for a graph with types, tables of its relations.
+
+    Attributes:
+        locations: files, URLs or globs; none with relations.
+        format: format of the files; None to guess it.
+        values: options of the format.
+        relations, vertices: tables of a graph with types.
+    """
+
+    locations: Sequence[str]
+    format: str | None
+    values: Mapping[str, Any]
+    relations: Mapping[Ends, Table]
+    vertices: Mapping[str, Sequence[Table]]
+
+    def declared(self, typed: TypedOptions) -> DeclaredTables | None:
+        """The tables of a graph with types that the files themselves define; None if they define none.
+
+        Args:
+            typed: options of graphs with types.
+
+        Raises:
+            InputError: both files and relations are given, or neither; or something does not go with the files.
+        """
+        if self.relations:
+            if self.locations:
+                raise InputError("relations: a graph has either a source of edges or relations; leave one of them out")
+            return None
+        if not self.locations:
+            raise InputError("source: expected edges, found NoneType; pass edges, or the tables of relations")
+        found = typed_source(self.locations, self.format, self.values)
+        if found is not None and self.vertices:
+            raise InputError("vertices: the files define their vertices; leave the option out")
+        changed = [name for name, value in vars(typed).items() if value != getattr(_UNTYPED, name)]
+        if found is None and (given := [*(["vertices"] if self.vertices else []), *changed]):
+            raise InputError(f"{given[0]}: only graphs with types have it; give their relations (`--relation`)")
+        return found
+
+
+@dataclass(frozen=True)
 class OpenedSource:
     """Edges and the vertex data that come along with them, before they are stored.
 
@@ -441,22 +440,42 @@ class Storing:
     add: bool = False
 
     def open(
+        self, given: GivenSource, shown: Callable[[Sequence[Understood]], None] | None = None
+    ) -> OpenedSource | TypedTables:
+        """Open what a graph is made from, and find out how its files are read.
+
+        Args:
+            shown: called with how the files are read, before the reading of edges is checked.
+
+        Returns:
+            Edges with vertex data, or the tables of a graph with types.
+
+        Raises:
+            GnnloomError: as :func:`~gnnloom.pipeline.sources.format.open_edges` and :meth:`TypedTables.open`. The
+                message says so if a table can only be a table of vertices.
+        """
+        declared, any_name = given.declared(self.typed), self.graph.ids == "names"
+        if declared is not None:
+            tables = declared.open(given.values, any_name=any_name, unknown=self.typed.unknown)
+        elif given.relations:
+            named = given.relations, given.vertices, given.values, given.format
+            tables = TypedTables.open(*named, any_name=any_name)
+        else:
+            return self._open_edges(given.locations, given.format, given.values, shown)
+        if self.vertices != _STORED and not tables.data:
+            store = self.vertices.store
+            raise InputError(f"store {store}: no table of vertices has a column with a feature, label or split")
+        if shown is not None:
+            shown(tables.understood())
+        return tables
+
+    def _open_edges(
         self,
         locations: Sequence[str],
         format_name: str | None,
         values: Mapping[str, Any],
-        shown: Callable[[Sequence[Understood]], None] | None = None,
+        shown: Callable[[Sequence[Understood]], None] | None,
     ) -> OpenedSource:
-        """Open edges and vertex data, and find out how their files are read.
-
-        Args:
-            values: options of the format.
-            shown: called with how the files are read, before the reading is checked.
-
-        Raises:
-            GnnloomError: as :func:`~gnnloom.pipeline.sources.format.open_edges`. The message says so if a table can
-                only be a table of vertices.
-        """
         chosen = format_name or guess_format(locations)
         try:
             edges = open_edges(chosen, locations, values, undirected=self.graph.undirected)
@@ -480,45 +499,24 @@ class Storing:
         notes = check_rows(understood, self.name, values)
         return OpenedSource(edges, bundled_vertices(format_name, locations, values), understood, notes)
 
-    def store(self, source: OpenedSource) -> tuple[Graph, Vertices | None, list[str]]:
-        """Store the edges and vertex data of a source, and return them with notes about them.
+    def store(self, source: OpenedSource | TypedTables) -> tuple[Graph | TypedGraph, list[Vertices], list[str]]:
+        """Store a graph and its vertex data, and return them with notes about them.
 
         Raises:
-            GnnloomError: as :func:`~gnnloom.pipeline.ingest.stage.ingest_graph` and
-                :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
+            GnnloomError: as the stages of :mod:`gnnloom.pipeline.ingest`.
         """
-        vertices = None
         # One cluster for both stages, as starting workers takes seconds.
         with self._dataset() as dataset, open_cluster(self.cluster) as opened:
+            if isinstance(source, TypedTables):
+                typed = ingest_typed_graph(dataset, source, self.graph, self.typed, opened, allow_others=self.add)
+                data = ingest_type_vertices(dataset, typed, source.data, opened, self.vertices, allow_others=self.add)
+                return typed, data, [*typed_notes(typed), *(note for each in data for note in vertex_notes(each))]
             graph = ingest_graph(dataset, source.edges, self.graph, opened, allow_others=self.add)
+            data, owner = [], graph if self.add else None
             if source.vertices is not None:
-                owner = graph if self.add else None
-                vertices = ingest_vertices(dataset, source.vertices, opened, owner, options=self.vertices)
-        of_vertices = [] if vertices is None else vertex_notes(vertices)
-        return graph, vertices, [*of_vertices, *graph_notes(graph, source.edges, self.graph), *source.notes]
-
-    def check(self, tables: TypedTables) -> None:
-        """Check that options of vertex data are given only if a table has vertex data.
-
-        Raises:
-            InputError: such options are given, and no table of vertices has vertex data.
-        """
-        if self.vertices != _STORED and not tables.data:
-            store = self.vertices.store
-            raise InputError(f"store {store}: no table of vertices has a column with a feature, label or split")
-
-    def store_tables(self, tables: TypedTables) -> tuple[TypedGraph, list[Vertices], list[str]]:
-        """Store tables as a graph with types and its vertex data, and return them with notes about them.
-
-        Raises:
-            GnnloomError: as :func:`~gnnloom.pipeline.ingest.typed.stage.ingest_typed_graph` and
-                :func:`~gnnloom.pipeline.ingest.vertices.ingest_vertices`.
-        """
-        self.check(tables)
-        with self._dataset() as dataset, open_cluster(self.cluster) as opened:
-            graph = ingest_typed_graph(dataset, tables, self.graph, self.typed, opened, allow_others=self.add)
-            data = ingest_type_vertices(dataset, graph, tables.data, opened, self.vertices, allow_others=self.add)
-        return graph, data, [*typed_notes(graph), *(note for each in data for note in vertex_notes(each))]
+                data = [ingest_vertices(dataset, source.vertices, opened, owner, options=self.vertices)]
+        notes = [*graph_notes(graph, source.edges, self.graph), *source.notes]
+        return graph, data, [*(note for each in data for note in vertex_notes(each)), *notes]
 
     @contextmanager
     def _dataset(self) -> Iterator[StoredDataset]:

@@ -29,7 +29,6 @@ from gnnloom.trainer.loader.typed import TypedPairSource, TypedVertexSource
 from gnnloom.trainer.loader.vertices import VertexChoice
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, DatasetLike, as_dataset
-from gnnloom.workflows.api.cluster import stored_reverses
 from gnnloom.workflows.api.options.keywords import ArtifactLike, key_of, with_options
 from gnnloom.workflows.api.options.loader_options import (
     DRAWN,
@@ -45,6 +44,7 @@ from gnnloom.workflows.api.options.loader_options import (
     relation_fanouts,
 )
 from gnnloom.workflows.interop.graph_libraries import typed_graph
+from gnnloom.workflows.interop.typed_transfer import stored_reverses
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import LoaderKeywords
@@ -279,8 +279,7 @@ class _Asked:
 
         Raises:
             NotFoundError: there is no such type.
-            InputError: no type is given, and the number of types with labels is
-                not one.
+            InputError: no type is given, and the number of types with labels is not one.
         """
         if self.of_type is not None:
             return graph.type(self.of_type).name

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from gnnloom.storage.catalog import check_name
+from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, needing
 from gnnloom.storage.wording import counted
@@ -191,10 +192,18 @@ def simulate(
     machine = open_profile(root, profile)
     plans = simulate_on(config, situation, machine, ranks, memory_per_rank or 0, weak=weak)
     changes = crossings(plans)
-    notes = [*filter(None, [machine.note]), *_notes(plans, situation)]
+    # Figures that are not exact.
+    estimated = {f"{plan.config.algorithm.name}: {plan.estimated}" for plan in plans if plan.estimated}
+    notes = [*filter(None, [machine.note]), *sorted(estimated)]
+    if situation.law.error is not None:
+        notes.append(f"the partitions are within {situation.law.error:.1%} of the law")
     result = Scaling(machine, tuple(plans), tuple(changes), tuple(notes))
     if csv is not None:
-        _write_csv(Path(csv), result.rows())
+        rows = result.rows()
+        with written_aside(Path(csv)) as aside, aside.open("w", newline="", encoding="utf-8") as stream:
+            writer = DictWriter(stream, [*rows[0]])
+            writer.writeheader()
+            writer.writerows(rows)
     if out is None:
         return result
     # Matplotlib is optional: it comes with the extra `report`.
@@ -258,22 +267,6 @@ def _situation(
         pairs=pairs,
     )
     return Situation(facts)
-
-
-def _notes(plans: Sequence[Plan], situation: Situation) -> list[str]:
-    """Notes for display on figures that are not exact."""
-    notes = sorted({f"{plan.config.algorithm.name}: {plan.estimated}" for plan in plans if plan.estimated})
-    error = situation.law.error
-    if error is not None:
-        notes.append(f"the partitions are within {error:.1%} of the law")
-    return notes
-
-
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = DictWriter(stream, [*rows[0]])
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 @_in_python

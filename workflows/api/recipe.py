@@ -11,7 +11,8 @@ from gnnloom.trainer.comm.transports.registry import LaunchedRank
 from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.workflows.api.catalog import CatalogLike, Dataset, Run, as_catalog
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.run.run_recipe import Display, run_recipe
+from gnnloom.workflows.recipe.stages.stage import Display
+from gnnloom.workflows.run.run_recipe import run_recipe
 
 
 def run(
@@ -53,18 +54,13 @@ def run(
     """
     where = cluster or ("mpi" if LaunchedRank.from_environment().size > 1 else "local")
     report = None if performance_report is None else Path(performance_report)
-    request = RecipeRequest(
-        Path(recipe), as_catalog(catalog).root, _texts(settings), where, first, until, report, restart
-    )
+    if isinstance(settings, Mapping):
+        # Numbers, texts and lists are written in JSON as in TOML.
+        settings = [f"{key}={json.dumps(value, default=str)}" for key, value in settings.items()]
+    root = as_catalog(catalog).root
+    request = RecipeRequest(Path(recipe), root, tuple(settings), where, first, until, report, restart)
     with ranks_of_job("gnnloom run", trains=True, is_rank=where == "mpi") as ranks:
         assignment = run_recipe(request, ranks, Display())
-    planned = assignment.workload.planned
-    return None if planned is None else Run(Dataset(assignment.recipe.dataset_path), planned.run_name)
-
-
-def _texts(settings: Mapping[str, Any] | Sequence[str]) -> tuple[str, ...]:
-    """Settings in the notation of the command: ``section.key=value``."""
-    if not isinstance(settings, Mapping):
-        return tuple(settings)
-    # Numbers, texts and lists are written in JSON as in TOML.
-    return tuple(f"{key}={json.dumps(value, default=str)}" for key, value in settings.items())
+    if assignment.recipe.train is None:
+        return None
+    return Run(Dataset(assignment.recipe.dataset_path), assignment.workload.found.run.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
@@ -22,19 +21,15 @@ from gnnloom.workflows.api.catalog import CatalogLike, DatasetLike, Run, as_data
 from gnnloom.workflows.api.options.keywords import check_known, plain_values, split_fields, with_options
 from gnnloom.workflows.api.options.predict_options import PredictOptions, predict_options
 from gnnloom.workflows.api.options.train_options import train_options, training_fields
-from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.interop.given_vertices import read_pairs
-from gnnloom.workflows.interop.scored_pairs import PairRequest, found_targets, ranks_found, scored_pairs, wanted_sources
-from gnnloom.workflows.interop.tables import Table, check_file, first_rows, frame_of, write_table
-from gnnloom.workflows.interop.transfer import Elsewhere, transferred
+from gnnloom.workflows.interop.scored_pairs import PairRequest, write_asked
+from gnnloom.workflows.interop.tables import Table, check_file, frame_of
+from gnnloom.workflows.interop.transfer import Elsewhere, moved_to
+from gnnloom.workflows.interop.typed_transfer import stored_reverses
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gnnloom.workflows.api.options.option_types import PredictKeywords, TrainKeywords
-
-#: Scored pairs that a command prints.
-SHOWN_PAIRS = 10
 
 
 @with_options(train_options())
@@ -85,8 +80,6 @@ def train(
 
 def store_reverses(ranks: Ranks, config: TrainConfig) -> None:
     """Store the reverses of relations that a training run reads. Collective in an MPI job."""
-    # It imports the pipeline, which other trainings need not load.
-    from gnnloom.workflows.api.cluster import stored_reverses
 
     def store() -> None:
         dataset, mode = StoredCatalog(config.data.catalog).dataset(config.data.dataset), config.mode
@@ -239,58 +232,28 @@ def predict_run(
     Returns:
         The output of ``gnnloom predict --json``, the same on every rank.
     """
-    out, asked = options.out, options.of_ranks | dict(smoothing)
 
-    def checked(found: tuple[StoredDataset, StoredRun]) -> tuple[StoredDataset, StoredRun]:
-        check_file(out, safe_csv=options.safe_csv)
-        wanted.check(found[1])
-        return found
+    def find_checked() -> tuple[StoredDataset, StoredRun]:
+        dataset, run = find()
+        check_file(options.out, safe_csv=options.safe_csv)
+        wanted.check(run)
+        return dataset, run
 
-    def transfer() -> dict[str, Any]:
-        dataset, run = checked(find())
-        there, copy = transferred(dataset, run, elsewhere, options.checkpoint, here.number(options.ranks))
-        # A copy has one checkpoint.
-        kept = {} if copy.path == run.path else {"checkpoint": "auto"}
-        return {"path": str(there.path), "run": copy.name, "asked": kept}
-
-    moved = here.on_first(transfer) if elsewhere else None
-
-    def find_moved() -> tuple[StoredDataset, StoredRun]:
-        if moved is None:
-            return find()
-        there = StoredDataset(Path(moved["path"]))
-        return there, StoredRun.open(there, moved["run"])
+    opened = moved_to(here, find_checked, elsewhere, options.checkpoint, options.ranks)
 
     def settle() -> tuple[StoredDataset, StoredRun, PredictConfig]:
-        ranks = here.number(options.ranks)
-        dataset, run = checked(find_moved())
+        asked = {**options.of_ranks, **smoothing, "ranks": here.number(options.ranks)}
+        dataset, run = opened()
         if say is not None:
             say(dataset, run)
-        chosen = {**asked, "ranks": ranks, **(moved["asked"] if moved is not None else {})}
-        return dataset, run, PredictConfig.of_run(dataset, run, **chosen)
+        if elsewhere and run.path != find()[1].path:
+            # A copy has one checkpoint.
+            asked["checkpoint"] = "auto"
+        return dataset, run, PredictConfig.of_run(dataset, run, **asked)
 
     dataset, run, config = here.agree(settle, lambda settled: settled[2].to_json())
-
-    def write(found: AbstractContextManager[Table]) -> dict[str, Any]:
-        with found as table:
-            if take is not None:
-                take(table)
-            if out is not None:
-                write_table(table, out, safe_csv=options.safe_csv)
-            return {"pairs": table.length, "first": first_rows(table, SHOWN_PAIRS)}
-
-    result: dict[str, Any] = {"dataset": dataset.name} if elsewhere else {}
-    if wanted.top is not None:
-        with ranks_found(here, config, wanted.top, lambda: wanted_sources(dataset, run, wanted.of)) as found:
-            summary, folder = found
-            targets = found_targets(dataset, run, folder, config.decoder)
-            result |= {**summary, **here.on_first(lambda: write(targets))}
-    else:
-        result |= here.predict(config)
-        if (file := wanted.pairs) is not None:
-            scored = scored_pairs(dataset, run, lambda ends: read_pairs(ends, file, wanted.header), config.decoder)
-            result |= here.on_first(lambda: write(scored))
-        elif out is not None:
-            smoothed = config.smoothing.smooths
-            here.on_first(lambda: write_predictions(dataset, run, out, smoothed=smoothed, safe_csv=options.safe_csv))
-    return result if out is None else {**result, "out": str(out)}
+    result = {"dataset": dataset.name} if elsewhere else {}
+    # The ranks that find targets predict first.
+    result |= here.predict(config) if wanted.top is None else {}
+    result |= write_asked(here, dataset, run, config, wanted, options.out, safe_csv=options.safe_csv, take=take)
+    return result if options.out is None else {**result, "out": str(options.out)}

@@ -43,7 +43,10 @@ def doctor_command(warm: bool, wide: bool, clean: bool) -> None:
     if wide and not warm:
         raise click.UsageError("--wide: only with --warm")
     if clean:
-        _clean()
+        left = find_leftovers()
+        remove_leftovers(left)
+        removed = {"removed": [str(item.path) for item in left], "bytes": sum(item.bytes for item in left)}
+        show(removed, title="left by killed processes")
         return
     findings = []
     screen = console()
@@ -58,10 +61,3 @@ def doctor_command(warm: bool, wide: bool, clean: bool) -> None:
     show_json({"ok": ok, "checks": [finding.to_json() for finding in findings]})
     if not ok:
         click.get_current_context().exit(1)
-
-
-def _clean() -> None:
-    found = find_leftovers()
-    remove_leftovers(found)
-    removed = {"removed": [str(item.path) for item in found], "bytes": sum(item.bytes for item in found)}
-    show(removed, title="left by killed processes")

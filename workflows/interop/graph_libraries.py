@@ -192,8 +192,7 @@ def to_dgl_description(dataset: Dataset, graph: str | None = None, max_nnz: int 
 
     Returns:
         ``num_nodes``; ``edges``, two (edge,) int64 arrays of sources and targets, ordered by target; ``ndata`` (see
-        :func:`vertex_arrays`); ``edata`` with ``weight`` (edge,) if the graph
-        is weighted.
+        :func:`vertex_arrays`); ``edata`` with ``weight`` (edge,) if the graph is weighted.
 
     Raises:
         BudgetError: the graph has more than ``max_nnz`` nonzeros.

@@ -13,9 +13,11 @@ from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition
 from gnnloom.storage.disk.files import written_aside
+from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.format.arrays import digest_bytes, write_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.format.memory_map import create_part_vector
 from gnnloom.storage.wording import counted
 
 #: Vertices written at a time: a few MB of text.
@@ -41,14 +43,15 @@ def write_metis_part(partition: Partition, file: Path) -> None:
             out.write("\n".join(map(str, part.tolist())) + "\n")
 
 
-def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> tuple[NDArray[np.int32], int]:
+def read_metis_part(file: Path, part: NDArray[np.int32], parts: int | None = None) -> int:
     """Read the part of every vertex.
 
     Args:
+        part: (num_vertices,) int32; is filled.
         parts: number of parts; by default the highest part in the file plus one.
 
     Returns:
-        (num_vertices,) int32, and the number of parts.
+        The number of parts.
 
     Raises:
         NotFoundError: the file does not exist.
@@ -56,7 +59,7 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
     """
     if not file.is_file():
         raise NotFoundError(f"{file}: the file does not exist")
-    part = np.empty(num_vertices, dtype=np.int32)
+    num_vertices = len(part)
     # Without --parts, the number of parts is at most the number of vertices.
     highest = (parts if parts is not None else min(num_vertices, np.iinfo(np.int32).max)) - 1
     count = 0
@@ -69,7 +72,7 @@ def read_metis_part(file: Path, num_vertices: int, parts: int | None = None) -> 
             count += 1
     if count != num_vertices:
         raise InputError(f"{file}: {counted(count, 'line')}, expected one for each of {num_vertices:,} vertices")
-    return part, parts if parts is not None else int(part.max(initial=0)) + 1
+    return parts if parts is not None else int(part.max(initial=0)) + 1
 
 
 def _parse(file: Path, number: int, line: bytes, highest: int) -> int:
@@ -94,20 +97,23 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
         NotFoundError: the file does not exist.
         InputError: the file is not a partition of the graph.
     """
-    part, num_parts = read_metis_part(file, graph.num_vertices, parts)
-    # The key depends on the file's content: the same partition in another file is the same artifact.
-    parameters = {"parts": num_parts, "method": METHOD, "digest": digest_bytes(part)}
-    with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
-        if writer.is_complete:
-            return Partition(Artifact(writer.path))
-        with writer.task("part/0") as output:
-            output.add(write_array(writer.path, "part", part, ("vertex",)))
-        # Measured by our own counter, whatever the other program reports; its tasks map the parts from a file.
-        with writer.task("quality/0") as output:
-            path, transpose = writer.work / "parts", transpose_graph(dataset, graph, cluster)
-            write_vector(path, [part])
-            plan = MeasurePlan.of(graph, transpose, num_parts, cluster.memory, "nonzeros", writer, path)
-            # 0.0: no imbalance was asked for.
-            record_quality(output, plan, cluster, METHOD, 0.0)
-        sizes = {"vertex": graph.num_vertices}
-        return Partition(writer.commit(["part/0", "quality/0"], sizes, {"quality": output.facts}))
+    with own_folder() as folder:
+        # Mapped from a file, as it may not fit the memory.
+        part = create_part_vector(Path(folder, "part.npy"), graph.num_vertices)
+        num_parts = read_metis_part(file, part, parts)
+        # The key depends on the file's content: the same partition in another file is the same artifact.
+        parameters = {"parts": num_parts, "method": METHOD, "digest": digest_bytes(part)}
+        with ArtifactWriter.begin(dataset.path, "partition", parameters, {"graph": graph.artifact.key}) as writer:
+            if writer.is_complete:
+                return Partition(Artifact(writer.path))
+            with writer.task("part/0") as output:
+                output.add(write_array(writer.path, "part", part, ("vertex",)))
+            # Measured by our own counter, whatever the other program reports; its tasks map the parts from a file.
+            with writer.task("quality/0") as output:
+                path, transpose = writer.work / "parts", transpose_graph(dataset, graph, cluster)
+                write_vector(path, [part])
+                plan = MeasurePlan.of(graph, transpose, num_parts, cluster.memory, "nonzeros", writer, path)
+                # 0.0: no imbalance was asked for.
+                record_quality(output, plan, cluster, METHOD, 0.0)
+            sizes = {"vertex": graph.num_vertices}
+            return Partition(writer.commit(["part/0", "quality/0"], sizes, {"quality": output.facts}))

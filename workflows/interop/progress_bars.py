@@ -15,20 +15,25 @@ from gnnloom.storage.meters import PROGRESS, Progress
 from gnnloom.workflows.formatting import readable_bytes
 
 
+def new_bars(stderr: Console, figure: str) -> Bars:
+    """Bars with the name of each task on the left, and on the right one of its fields, such as its speed."""
+    return Bars(
+        TextColumn("{task.description:>20}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn(f"{{task.fields[{figure}]}}", markup=False),
+        console=stderr,
+    )
+
+
 class BarHandler(logging.Handler):
     """Draws a bar for each phase on standard error."""
 
     def __init__(self, stderr: Console) -> None:
         super().__init__(logging.DEBUG)
-        columns = (
-            TextColumn("{task.description:>20}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[speed]}", markup=False),
-        )
-        self._bars = Bars(*columns, console=stderr)
+        self._bars = new_bars(stderr, "speed")
         self._tasks: dict[str, TaskID] = {}
 
     def emit(self, record: logging.LogRecord) -> None:

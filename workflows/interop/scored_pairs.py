@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,21 +20,25 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import Group, option
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.runs.transfer import links_of_run
-from gnnloom.workflows.interop.export import VertexIds, end_columns, mapped_ends
+from gnnloom.workflows.interop.export import VertexIds, end_columns, mapped_ends, write_predictions
 from gnnloom.workflows.interop.given_vertices import (
     Ends,
     find_vertices,
     open_pairs,
+    read_pairs,
     read_vertices,
     understood_vertices,
 )
-from gnnloom.workflows.interop.tables import ExportedColumn, Table
+from gnnloom.workflows.interop.tables import ExportedColumn, Table, first_rows, write_table
 
 if TYPE_CHECKING:
     from gnnloom.trainer.config.predict_config import PredictConfig
     from gnnloom.trainer.job.ranks import Ranks
     from gnnloom.trainer.training.best_targets import FoundPairs
     from gnnloom.trainer.training.pair_scores import PairModel
+
+#: Scored pairs that a command prints.
+SHOWN_PAIRS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,55 @@ class PairRequest:
             open_pairs(self.pairs, self.header)
         if isinstance(self.of, Path) and not Path(split_location(str(self.of))[0]).exists():
             raise NotFoundError(f"{self.of}: no such file")
+
+
+def write_asked(
+    here: Ranks,
+    dataset: Dataset,
+    run: Run,
+    config: PredictConfig,
+    wanted: PairRequest,
+    out: Path | None,
+    *,
+    safe_csv: bool = False,
+    take: Callable[[Table], None] | None = None,
+    shown: int = SHOWN_PAIRS,
+) -> dict[str, Any]:
+    """Write the predictions that were asked for: scores of pairs, or else classes. Collective on a job's ranks.
+
+    Args:
+        dataset, run: the run that predicts; it has predictions already, unless targets are wanted.
+        config: the prediction, which the ranks make when they find targets.
+        out: the file; None for none.
+        safe_csv: see :func:`~gnnloom.workflows.interop.tables.write_table`.
+        take: called on the first rank with the table of the scores of pairs.
+        shown: number of pairs to return.
+
+    Returns:
+        The number of scored pairs and the first pairs, after the summary of the prediction if targets are wanted;
+        empty for classes. The same on every rank.
+    """
+
+    def write(scored: AbstractContextManager[Table]) -> dict[str, Any]:
+        with scored as table:
+            if take is not None:
+                take(table)
+            if out is not None:
+                write_table(table, out, safe_csv=safe_csv)
+            return {"pairs": table.length, "first": first_rows(table, shown) if shown else []}
+
+    result: dict[str, Any] = {}
+    if wanted.top is not None:
+        with ranks_found(here, config, wanted.top, lambda: wanted_sources(dataset, run, wanted.of)) as (found, folder):
+            result = here.on_first(lambda: write(found_targets(dataset, run, folder, config.decoder)))
+            return {**found, **result}
+    if (pairs := wanted.pairs) is not None:
+        scored = scored_pairs(dataset, run, lambda ends: read_pairs(ends, pairs, wanted.header), config.decoder)
+        result = here.on_first(lambda: write(scored))
+    elif out is not None:
+        smoothed = config.smoothing.smooths
+        here.on_first(lambda: write_predictions(dataset, run, out, smoothed=smoothed, safe_csv=safe_csv))
+    return result
 
 
 @contextmanager

@@ -17,12 +17,22 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.errors import InputError, MissingPackageError
+from gnnloom.storage.option import Group, Option
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: First characters of a cell of CSV that spreadsheets take for a formula.
 _OF_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
+#: The option of commands that write tables.
+SAFE_CSV: Final = Option(
+    "safe_csv",
+    bool,
+    "Put an apostrophe before names in a .csv that a spreadsheet would read as formulas: names that begin with = + - @,"
+    " a tab or a carriage return.",
+    False,
+    group=Group.OUTPUT,
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from gnnloom.storage.runs.checkpoint import StoredCheckpoint, read_checkpoint
 from gnnloom.storage.runs.run import Run, sole_writer
 from gnnloom.storage.runs.transfer import Transfer, write_transfer
 from gnnloom.trainer.config.continuation import predicting_checkpoint
+from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.tasks.registry import task_of_data
@@ -36,7 +38,10 @@ from gnnloom.workflows.interop.transfer_checks import (
     find_products,
     renumbered,
 )
-from gnnloom.workflows.interop.typed_transfer import TypedData, other_graph, store_reverses
+from gnnloom.workflows.interop.typed_transfer import TypedData, other_graph, stored_reverses
+
+if TYPE_CHECKING:
+    from gnnloom.trainer.job.ranks import Ranks
 
 AnyData = TypeVar("AnyData", Data, TypedData)
 
@@ -46,8 +51,8 @@ UNKNOWN: Final = ("error", "zero")
 _DIGITS: Final = 8
 
 
-@dataclass(frozen=True)
-class Elsewhere:
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere(Config):
     """Another graph for a run to predict on, than the one that it was trained on.
 
     Attributes:
@@ -87,8 +92,7 @@ class Elsewhere:
     )
 
     def __post_init__(self) -> None:
-        if self.unknown not in UNKNOWN:
-            raise InputError(f"unknown {self.unknown!r}: expected {' or '.join(UNKNOWN)}")
+        super().__post_init__()
         if not self and self.unknown != UNKNOWN[0]:
             raise InputError("unknown: applies only to predictions on another graph; give graph or on")
 
@@ -186,7 +190,7 @@ def transferred(
         ExistsError: likewise; or another process writes the run.
     """
     if (graph := graph_without_reverses(dataset, run, elsewhere)) is not None:
-        store_reverses(*graph)
+        stored_reverses(*graph)
     plan = plan_transfer(dataset, run, elsewhere, checkpoint, ranks)
     if plan is None:
         return dataset, run
@@ -207,6 +211,41 @@ def transferred(
                     remove_tree(plan.run.path)
             raise
     return plan.dataset, plan.run
+
+
+def moved_to(
+    here: Ranks,
+    find: Callable[[], tuple[Dataset, Run]],
+    elsewhere: Elsewhere,
+    checkpoint: str = "auto",
+    ranks: int | None = None,
+) -> Callable[[], tuple[Dataset, Run]]:
+    """Make the run that predicts on another graph, if one is wanted. Collective on a job's ranks.
+
+    Args:
+        find: opens the dataset and the run that was trained; called on the first rank if another graph is wanted.
+        elsewhere, checkpoint, ranks: as for :func:`plan_transfer`.
+
+    Returns:
+        Opens the run that predicts, and its dataset, on any rank; ``find`` if no other graph is wanted.
+
+    Raises:
+        GnnloomError: as :func:`transferred`.
+    """
+    if not elsewhere:
+        return find
+
+    def transfer() -> list[str]:
+        dataset, run = transferred(*find(), elsewhere, checkpoint, here.number(ranks))
+        return [str(dataset.path), run.name]
+
+    path, name = here.on_first(transfer)
+
+    def find_moved() -> tuple[Dataset, Run]:
+        dataset = Dataset(Path(path))
+        return dataset, Run.open(dataset, name)
+
+    return find_moved
 
 
 def graph_without_reverses(dataset: Dataset, run: Run, elsewhere: Elsewhere) -> tuple[Dataset, TypedGraph] | None:

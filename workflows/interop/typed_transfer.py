@@ -9,6 +9,7 @@ from typing import Any, Final
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Dataset
+from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelation, TypedGraph
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -39,10 +40,10 @@ def other_graph(dataset: Dataset, graph: str | None, vertices: str | None) -> Ty
     return dataset.typed_graph(graph) if graph is not None else chosen_graph(dataset, _choices(vertices))
 
 
-def store_reverses(dataset: Dataset, graph: TypedGraph) -> None:
-    """Store the reverses of the relations of a graph, unless they are stored already. Called by one process."""
+def stored_reverses(dataset: Dataset, graph: TypedGraph) -> Reverses:
+    """The reverses of the relations of a graph with types; they are stored first if they do not exist."""
     # Without worker processes, a script needs no `if __name__ == "__main__":`.
-    reverse_relations(dataset, graph, InProcessCluster())
+    return reverse_relations(dataset, graph, InProcessCluster())
 
 
 def _choices(vertices: str | None) -> Sequence[str]:

@@ -569,7 +569,7 @@ def _predict(document: Document, train: TrainConfig | None, mistakes: Mistakes) 
         key = "pairs" if section.pairs is not None else "top"
         if section.wanted and (train is None or not train.task.on_pairs):
             raise InputError(f'{key}: the run trains on vertices; train on pairs, such as with task = "link"')
-        if section.wanted and (section.on or section.graph):
+        if section.wanted and (section.elsewhere.on or section.elsewhere.graph):
             raise InputError(f"{key}: pairs can be scored only on the training graph")
     return section
 

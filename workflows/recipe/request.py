@@ -37,7 +37,9 @@ class Assignment:
 
         inputs = (TypedStageInputs if self.recipe.relations else StageInputs)(self.workload.found, self.cluster)
         stages = self.workload.stages
-        return [Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs)) for each in stages]
+        return [
+            Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs, each.options)) for each in stages
+        ]
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class RecipeRequest:
             )
         check_report(options.performance_report, options.workers)
         workload = find_workload(recipe, options.memory, restart=self.restart)
-        if workload.planned is not None and not self.restart:
+        if recipe.train is not None and not self.restart:
             workload.found.refuse_other_run()
         # A graph alone needs no vertex data.
         if self.last != "graph" and not recipe.relations:

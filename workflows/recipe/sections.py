@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
@@ -25,10 +25,12 @@ from gnnloom.trainer.data.open_shards import FEATURES
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.workflows.interop.scored_pairs import PairRequest
 from gnnloom.workflows.interop.tables import check_file
+from gnnloom.workflows.interop.transfer import Elsewhere
 
 #: Least bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
 _LEAST_MEMORY = 1 << 20
 _INGEST, _GRID, _PROPAGATE = options_of(IngestOptions), options_of(GridOptions), options_of(PropagateConfig)
+_PAIRS = options_of(PairRequest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,30 +217,12 @@ class PredictSection(Config):
 
     smoothing: SmoothingConfig = part(SmoothingConfig)
     out: str | None = option(None, "File to export the classes to, or the scores of pairs, if any.")
-    pairs: str | None = option(
-        None, "File with pairs to score, in any format of edges; `out` names the file of the scores."
-    )
-    header: bool | None = option(
-        None,
-        "Whether the first line of a text file of pairs names the columns; detected by default.",
-        kind=bool,
-    )
-    top: int | None = option(
-        None,
-        "Number of the best targets to find for each vertex, where the graph has no edge yet; `out` names their file.",
-        kind=int,
-        least=1,
-    )
-    top_of: str | None = option(
-        None, "With `top`, the vertices: text with an id in each line, or a column of a table, as `users.csv:id`."
-    )
+    pairs: str | None = option_field(_PAIRS["pairs"])
+    header: bool | None = option_field(_PAIRS["header"])
+    top: int | None = option_field(_PAIRS["top"])
+    top_of: str | None = option_field(replace(_PAIRS["of"], name="top_of"))
     embeddings: bool = option(False, "Also store the output of the last hidden layer.")
-    on: str | None = option(None, "Another dataset to predict on, with the same features.")
-    graph: str | None = option(None, "Key of the graph to predict on, if it is not the one of the training.")
-    vertices: str | None = option(None, "Key of the vertex data to predict with, if that graph has several.")
-    unknown: str = option(
-        "error", "Vertices of that graph without a learned vector; zero: a vector of zeros.", choices=("error", "zero")
-    )
+    elsewhere: Elsewhere = part(Elsewhere)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -65,7 +65,12 @@ def _draw_report(facts: RunFacts) -> tuple[str, list[Picture]]:
     scores, pairs = _there(confusion_picture(facts)), _there(distribution_picture(facts))
     time = time_picture(facts)
     curves = _full_rows(_there(loss_picture([facts]), accuracy_picture([facts]), seconds_picture([facts]), time))
-    tables = _communication_tables(facts)
+    titled = {
+        "Traffic of the last epoch": traffic_table(facts),
+        "Partition quality": quality_table(facts),
+        "The only rank": rank_table(facts),
+    }
+    tables = [card(title, content, kind="table") for title, content in titled.items() if content]
     ranks = _there(
         bytes_picture(facts),
         rows_picture(facts),
@@ -130,15 +135,6 @@ def _unfinished(facts: RunFacts) -> str:
     return warning(f"{facts.name} has not finished: {done} of {wanted} epochs. Repeat its command to finish it.")
 
 
-def _communication_tables(facts: RunFacts) -> list[str]:
-    titled = {
-        "Traffic of the last epoch": traffic_table(facts),
-        "Partition quality": quality_table(facts),
-        "The only rank": rank_table(facts),
-    }
-    return [card(title, content, kind="table") for title, content in titled.items() if content]
-
-
 def _session_card(facts: RunFacts) -> str | None:
     content = sessions_table(facts)
     if content is None:
@@ -176,25 +172,21 @@ def _draw_comparison(runs: Sequence[RunFacts]) -> tuple[str, list[Picture]]:
     scores = accuracy_picture(runs, "val"), accuracy_picture(runs), progress_picture(runs)
     curves = _full_rows(_there(loss_picture(runs), *scores, seconds_picture(runs)))
     by_title = _pictures_by_title(runs)
+    differing = message_card("None", "All runs have the same configuration and read the same shards.")
+    if rows := difference_rows(runs):
+        differing = card("", table(("", *names), rows), kind="wide")
     text = page(
         " and ".join(names) if len(names) == 2 else f"{len(names)} runs",
         "Comparison of runs; differences and ratios are relative to the first run",
         warning(found) if (found := data_warning(runs)) else "",
         *map(_unfinished, runs),
         section("Results", card("", table(("", *heads), comparison_rows(runs)), kind="wide")),
-        section("Settings that differ", _differences(runs)),
+        section("Settings that differ", differing),
         section("Training", *map(picture_card, curves)),
         *(section(title, *(picture_card(each, each.title) for each in row)) for title, row in by_title.items()),
         section("Details", folded("Terms on this page", glossary())),
     )
     return text, [*curves, *(picture for row in by_title.values() for picture in row)]
-
-
-def _differences(runs: Sequence[RunFacts]) -> str:
-    rows = difference_rows(runs)
-    if not rows:
-        return message_card("None", "All runs have the same configuration and read the same shards.")
-    return card("", table(("", *(facts.name for facts in runs)), rows), kind="wide")
 
 
 #: Pictures that every run has of its own: title, whether they share a scale, how to draw one.

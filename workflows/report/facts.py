@@ -199,7 +199,12 @@ class RunFacts:
         # The first epochs compile and allocate.
         profiles = profiles[min(2, len(profiles) - 1) :] if profiles else []
         ranks = len(profiles[0]) if profiles else 0
-        return [_medians([profile[rank]["seconds"] for profile in profiles]) for rank in range(ranks)]
+        found = []
+        for rank in range(ranks):
+            samples = [profile[rank]["seconds"] for profile in profiles]
+            names = dict.fromkeys(name for sample in samples for name in sample)
+            found.append({name: float(np.median([each.get(name, 0.0) for each in samples])) for name in names})
+        return found
 
     @cached_property
     def bytes_between(self) -> NDArray[np.float64] | None:
@@ -244,11 +249,6 @@ def _ancestors(nodes: Mapping[str, Node], name: str) -> dict[str, Node]:
             wanted.add(found)
             pending.extend(nodes[found].inputs.values())
     return {each: node for each, node in nodes.items() if each in wanted}
-
-
-def _medians(samples: list[dict[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for sample in samples for name in sample)
-    return {name: float(np.median([sample.get(name, 0.0) for sample in samples])) for name in names}
 
 
 def is_row_shards(artifact: Artifact | None) -> bool:

@@ -17,18 +17,15 @@ def page(title: str, subtitle: str, *sections: str) -> str:
     """Build a page from its sections; the subtitle may have several lines."""
     lines = "".join(f"<p class='muted'>{in_html(line)}</p>" for line in subtitle.splitlines())
     head = f"<h1>{in_html(title)}</h1>{lines}"
+    light, dark = (";".join(f"--{name}:{pair[which]}" for name, pair in COLORS.items()) for which in (0, 1))
+    colors = f":root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<meta name='color-scheme' content='light dark'>{MARK}"
-        f"<title>{in_html(title)}</title>\n<style>\n{_colors()}\n{_STYLE.read_text(encoding='utf-8')}</style></head>\n"
+        f"<title>{in_html(title)}</title>\n<style>\n{colors}\n{_STYLE.read_text(encoding='utf-8')}</style></head>\n"
         f"<body><main><header>{head}</header>\n{''.join(sections)}</main></body></html>\n"
     )
-
-
-def _colors() -> str:
-    light, dark = (";".join(f"--{name}:{pair[which]}" for name, pair in COLORS.items()) for which in (0, 1))
-    return f":root{{color-scheme:light dark;{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
 def code(text: str) -> str:

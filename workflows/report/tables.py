@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gnnloom.storage.runs.predictions import SMOOTHED
@@ -32,6 +32,7 @@ def headline(facts: RunFacts) -> list[tuple[str, str]]:
     """Return the most important figures; always ten, which fill two rows."""
     best, score = best_epoch(facts), facts.score.label
     total, measured, kept = total_seconds(facts), _named(facts, facts.measured_epoch), facts.checkpoint_epoch
+    grid, peaks = facts.result.get("grid") or [], facts.result.get("peak_memory")
     return [
         (f"test {score}{measured}", _score(facts, facts.reached(f"test_{facts.score.name}"))),
         (f"validation {score}{measured}", _score(facts, facts.reached(f"val_{facts.score.name}"))),
@@ -43,9 +44,12 @@ def headline(facts: RunFacts) -> list[tuple[str, str]]:
         ("epochs", f"{len(facts.metrics):,}"),
         ("median time per epoch", readable_seconds(facts.epoch_seconds)),
         ("total time", NONE if total is None else readable_seconds(total)),
-        (_ranks(facts), str(facts.config.get("ranks"))),
+        (
+            f"ranks, as a grid of {'x'.join(map(str, grid))}" if len(grid) > 1 else "ranks",
+            str(facts.config.get("ranks")),
+        ),
         ("bytes sent per epoch", readable_bytes(sent_bytes(facts))),
-        ("peak memory per rank", _most(facts.result.get("peak_memory"))),
+        ("peak memory per rank", readable_bytes(max(peaks)) if peaks else NONE),
     ]
 
 
@@ -54,17 +58,8 @@ def _named(facts: RunFacts, epoch: int | None) -> str:
     return "" if epoch in {None, len(facts.metrics)} else f", epoch {epoch:,}"
 
 
-def _ranks(facts: RunFacts) -> str:
-    grid = facts.result.get("grid") or []
-    return f"ranks, as a grid of {'x'.join(map(str, grid))}" if len(grid) > 1 else "ranks"
-
-
 def _score(facts: RunFacts, value: float | None) -> str:
     return NONE if value is None else written(facts.score, value)
-
-
-def _most(values: Sequence[int] | None) -> str:
-    return readable_bytes(max(values)) if values else NONE
 
 
 def configuration_table(facts: RunFacts) -> str:

@@ -34,9 +34,12 @@ def types_json(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> dic
         data: vertex data by type.
     """
     types = [
-        {**facts, "names": graph.ids(each.name).has_names, **_data_json(data.get(each.name, ()))}
+        {**facts, "names": graph.ids(each.name).has_names}
         for each, facts in zip(graph.types, graph.artifact.facts["types"], strict=True)
     ]
+    for facts in types:
+        if found := data.get(facts["name"]):
+            facts["data"] = [{"key": each.artifact.key, **_widths(each), "arrays": [*each.names]} for each in found]
     relations = [
         {name: value for name, value in each.facts.items() if name not in {"block_rows", "block_nnz"}}
         for each in graph.relations
@@ -88,18 +91,9 @@ def _values(relation: Relation) -> str:
     """Columns of the edges of a relation, for people."""
     if relation.edge_columns:
         return ", ".join(f"{name} ({', '.join(columns)})" for name, columns in relation.edge_columns.items())
-    return "weights" if relation.weighted else _times(relation.time_unit) if relation.has_times else ""
-
-
-def _times(unit: str) -> str:
-    """Times of a unit, for people."""
-    return "times (whole numbers)" if unit == WHOLE else f"times {unit}".strip()
-
-
-def _data_json(data: Sequence[Vertices]) -> dict[str, Any]:
-    """The vertex data of a type; empty if it has none."""
-    found = [{"key": each.artifact.key, **_widths(each), "arrays": list(each.names)} for each in data]
-    return {"data": found} if found else {}
+    if relation.has_times and not relation.weighted:
+        return "times (whole numbers)" if relation.time_unit == WHOLE else f"times {relation.time_unit}".strip()
+    return "weights" if relation.weighted else ""
 
 
 def _data(data: Sequence[Vertices]) -> str:

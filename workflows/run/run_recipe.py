@@ -8,14 +8,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -23,32 +18,13 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.fields import Config
-from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.interop.export import write_predictions
-from gnnloom.workflows.interop.given_vertices import read_pairs
-from gnnloom.workflows.interop.scored_pairs import PairRequest, found_targets, ranks_found, scored_pairs, wanted_sources
-from gnnloom.workflows.interop.tables import write_table
-from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
-from gnnloom.workflows.recipe.stages.predict import predicted_run, prediction
-from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RankSettings, Stage
+from gnnloom.workflows.recipe.stages.predict import write_output
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, Prepares, Stage
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Display:
-    """Shows progress while a block runs.
-
-    Attributes:
-        phases: entered by the process that runs the stages before training.
-        epochs: entered by the first rank, with the run and its number of epochs.
-    """
-
-    phases: Callable[[], AbstractContextManager[None]] = nullcontext
-    epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
 
 
 def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assignment:
@@ -76,11 +52,11 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
         with cluster_of_ranks(ranks, assignment) as options:
             # The ranks that have served sleep until the client is done, whose failure is everyone's.
             ranks.agree(lambda: None if options is None else work(options))
-    settings = RankSettings(assignment.cluster.scratch, display.epochs)
     for stage in undone(workload.on_ranks):
         if isinstance(stage.kind, OnRanks):
-            stage.kind.run(workload.found, ranks, settings)
-    write_output(assignment, ranks)
+            stage.kind.run(workload.found, stage.options, ranks, display)
+    if "predict" in workload:
+        write_output(workload.found, ranks)
     return assignment
 
 
@@ -119,51 +95,15 @@ def prepare(assignment: Assignment, cluster: Cluster) -> None:
     dataset = Catalog(assignment.recipe.catalog).create(assignment.recipe.dataset.name)
     for stage in undone(assignment.workload.preparation):
         if isinstance(stage.kind, Prepares):
-            stage.kind.prepare(assignment.workload.found, dataset, cluster)
-
-
-def write_output(assignment: Assignment, ranks: Ranks) -> None:
-    """Write the predictions to the file that the recipe names, if it names one and they were asked for. Collective.
-
-    An existing file is always replaced, because it may hold the predictions of another run.
-    """
-    section, found = assignment.recipe.predict, assignment.workload.found
-    if "predict" not in assignment.workload or section is None or section.out is None:
-        return
-    out, wanted = Path(section.out), section.wanted
-
-    def write() -> None:
-        dataset, run = predicted_run(found)
-        pairs, code = wanted.pairs, found.config.own_code().get("decoder")
-        if not isinstance(pairs, Path):
-            write_predictions(dataset, run, out, smoothed=section.smoothing.smooths)
-            return
-        with scored_pairs(dataset, run, lambda ends: read_pairs(ends, pairs, wanted.header), code) as table:
-            write_table(table, out)
-
-    if wanted.top is None:
-        ranks.on_first(write)
-        return
-    config = ranks.agree(lambda: prediction(found), PredictConfig.to_json)
-    with ranks_found(ranks, config, wanted.top, lambda: _sources(found, wanted)) as (_, folder):
-        ranks.on_first(lambda: _write_targets(found, folder, config, out))
-
-
-def _sources(found: RecipeFacts, wanted: PairRequest) -> NDArray[np.int64] | None:
-    """(num_sources,) vertices whose best targets a recipe wants; None for all."""
-    return wanted_sources(*predicted_run(found), wanted.of)
-
-
-def _write_targets(found: RecipeFacts, folder: Path, config: PredictConfig, out: Path) -> None:
-    with found_targets(*predicted_run(found), folder, config.decoder) as table:
-        write_table(table, out)
+            stage.kind.prepare(assignment.workload.found, stage.options, dataset, cluster)
 
 
 def summary(assignment: Assignment) -> dict[str, Any]:
     """Return the keys and digests of the artifacts that the stages made, and the result of the run."""
     recipe, workload = assignment.recipe, assignment.workload
     dataset = Catalog(recipe.catalog)[recipe.dataset.name]
-    digests = {stage.name: Artifact(dataset.path / stage.name / stage.key).digest for stage in workload.artifacts}
+    made = [stage for stage in workload.stages if stage.kind.makes_artifact]
+    digests = {stage.name: Artifact(dataset.path / stage.name / stage.key).digest for stage in made}
     keys = {stage.name: stage.key for stage in workload.stages}
     result = Run.open(dataset, workload.found.run.name).result() if "train" in workload else {}
     return {"dataset": dataset.name, "catalog": str(dataset.path.parent), "keys": keys, "digests": digests, **result}

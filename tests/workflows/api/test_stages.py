@@ -143,7 +143,7 @@ def test_wrong_arguments_are_refused_with_what_is_there(catalog: gnnloom.Catalog
         gnnloom.shard(web)
     with pytest.raises(NotFoundError, match="make one with `gnnloom partition web --parts 3`"):
         gnnloom.shard(web, 3)
-    with pytest.raises(InputError, match="'2X' is not a size"):
+    with pytest.raises(InputError, match="memory '2X': expected a size such as 512M"):
         gnnloom.partition(web, 2, memory="2X")
     with pytest.raises(InputError, match="is not in catalog"):
         gnnloom.partition(web, 2, catalog=tmp_path)

@@ -19,7 +19,8 @@ def test_a_partition_survives_the_way_through_a_metis_file(catalog: Catalog) -> 
     file = catalog.root / "web.part.2"
     write_metis_part(partition, file)
     np.testing.assert_array_equal(np.loadtxt(file, dtype=np.int32), partition.part())
-    part, parts = read_metis_part(file, 30)
+    part = np.empty(30, np.int32)
+    parts = read_metis_part(file, part)
     np.testing.assert_array_equal(part, partition.part())
     assert parts == 2
 
@@ -58,7 +59,8 @@ def test_files_that_are_not_partitions_are_refused_with_their_line(catalog: Cata
     catalog.root.mkdir()
     file = catalog.root / "web.part.2"
     file.write_text(text)
+    part = np.empty(3, np.int32)
     with pytest.raises(InputError, match=message):
-        read_metis_part(file, 3, 2)
+        read_metis_part(file, part, 2)
     with pytest.raises(NotFoundError):
-        read_metis_part(catalog.root / "absent", 3)
+        read_metis_part(catalog.root / "absent", part)

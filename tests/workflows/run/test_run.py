@@ -21,8 +21,9 @@ from gnnloom.trainer.job.ranks import NewRanks
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.sections import PredictSection
 from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from gnnloom.workflows.recipe.stages.stage import Display
 from gnnloom.workflows.recipe.stages.train import save_recipe
-from gnnloom.workflows.run.run_recipe import Display, prepare, run_recipe
+from gnnloom.workflows.run.run_recipe import prepare, run_recipe
 from support.mpi import rank_command
 from support.ogb_folders import write_ogb_binary_folder
 from support.recipes import RECIPE

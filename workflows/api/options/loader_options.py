@@ -162,7 +162,8 @@ def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
         values["fanout"] = (values["fanout"],)
     for name in values:
         if name not in _COMMON and name not in _OWN[kind]:
-            raise InputError(f"loader: {name} is not an option of batches of {kind}; {_has(name)}")
+            kinds = " and ".join(each for each, own in _OWN.items() if name in own)
+            raise InputError(f"loader: {name} is not an option of batches of {kind}; batches of {kinds} have it")
     by_relation = kind in {TYPED, TYPED_PAIRS} and isinstance(values.get("fanout"), Mapping)
     return {
         name: value if by_relation and name == "fanout" else known[name].check(value) for name, value in values.items()
@@ -198,8 +199,3 @@ def relation_fanouts(given: Any, relations: Sequence[tuple[str, str, str]]) -> d
     num_hops, option = next(iter(lengths), 1), replace(_NEIGHBORS["fanout"], name="fanout", least=0)
     hops = {name: (value,) * num_hops if isinstance(value, int) else tuple(value) for name, value in found.items()}
     return {name: option.check(value) for name, value in hops.items()}
-
-
-def _has(name: str) -> str:
-    kinds = [kind for kind, own in _OWN.items() if name in own]
-    return f"batches of {' and '.join(kinds)} have it"

@@ -10,6 +10,7 @@ from gnnloom.storage.option import Group, Option, option, option_field, options_
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.workflows.interop.scored_pairs import PairRequest
+from gnnloom.workflows.interop.tables import SAFE_CSV
 from gnnloom.workflows.interop.transfer import Elsewhere
 
 
@@ -34,12 +35,7 @@ class PredictOptions:
         is_common=True,
         metavar="FILE",
     )
-    safe_csv: bool = option(
-        False,
-        "Put an apostrophe before names in a .csv that a spreadsheet would read as formulas: names that begin with"
-        " = + - @, a tab or a carriage return.",
-        group=Group.OUTPUT,
-    )
+    safe_csv: bool = option_field(SAFE_CSV)
     embeddings: bool = option(
         False, "Also store the output of the last hidden layer.", group=Group.OUTPUT, is_common=True
     )

@@ -56,11 +56,14 @@ def speaking_python(function: Function, options: Mapping[str, Option]) -> Functi
 
 
 @contextmanager
-def named_as(arguments: Mapping[str, str]) -> Iterator[None]:
+def named_as(arguments: Mapping[str, str]) -> Iterator[Callable[[str], str]]:
     """Name arguments in the messages of errors, instead of the temporary files that hold them.
 
     Args:
         arguments: name of the argument by the location of its file.
+
+    Yields:
+        A function that names the arguments in a text.
     """
 
     def rename(text: str) -> str:
@@ -69,7 +72,7 @@ def named_as(arguments: Mapping[str, str]) -> Iterator[None]:
         return text
 
     try:
-        yield
+        yield rename
     except GnnloomError as error:
         _reword(error, rename)
         raise

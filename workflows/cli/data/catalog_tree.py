@@ -119,7 +119,9 @@ def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> 
     others = sorted(set(node.inputs.values()) - {above})
     sources = "".join(f"  {source} {key[:24]}" for source, key in node.sources.items())
     more = f"  with {', '.join(others)}" if above and others else ""
-    parts = ("cyan", node.name), _state(node.state), ("green", sources), f"  {_short(node)}", ("dim", more)
+    known = {name: value for name in _SHOWN_PARAMETERS if (value := node.parameters.get(name)) not in (None, "")}
+    made = "  " + ", ".join(f"{name}={value}" for name, value in known.items())
+    parts = ("cyan", node.name), _state(node.state), ("green", sources), made, ("dim", more)
     branch = tree.add(text(*parts))
     for output in node.outputs:
         _add_node(branch, nodes[output], nodes, node.name)
@@ -127,23 +129,9 @@ def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> 
 
 #: Parameters that the lineage shows.
 _SHOWN_PARAMETERS = (
-    "type",
-    "undirected",
-    "self_loops",
-    "parts",
-    "method",
-    "model",
-    "layout",
-    "grid",
-    "permutation",
-    "ranks",
+    "type", "undirected", "self_loops", "parts", "method", "model", "layout", "grid", "permutation", "ranks",
     "algorithm",
-)
-
-
-def _short(node: Node) -> str:
-    shown = {name: node.parameters[name] for name in _SHOWN_PARAMETERS if node.parameters.get(name) not in (None, "")}
-    return ", ".join(f"{name}={value}" for name, value in shown.items())
+)  # fmt: skip
 
 
 @click.command("du")

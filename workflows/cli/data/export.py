@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from gnnloom.workflows.cli.terminal.options import current_catalog, json_option, open_run, split_run
+from gnnloom.workflows.cli.terminal.options import click_option, current_catalog, json_option, open_run, split_run
 from gnnloom.workflows.cli.terminal.output import show
 from gnnloom.workflows.interop.chosen_table import chosen_table
 from gnnloom.workflows.interop.export import DATASET_TABLES, RUN_TABLES
-from gnnloom.workflows.interop.tables import check_file, write_table
+from gnnloom.workflows.interop.tables import SAFE_CSV, check_file, write_table
 
 
 @click.command("export")
@@ -26,12 +26,7 @@ from gnnloom.workflows.interop.tables import check_file, write_table
 @click.option(
     "--run", default=None, help="Run whose predictions, scores, embeddings or metrics to export; the same as NAME/RUN."
 )
-@click.option(
-    "--safe-csv",
-    is_flag=True,
-    help="Put an apostrophe before names in a .csv that a spreadsheet would read as formulas: names that begin with"
-    " = + - @, a tab or a carriage return.",
-)
+@click_option(SAFE_CSV)
 @click.option("--parts", type=click.IntRange(min=1), default=None, help="Number of parts of the partition.")
 @click.option("--method", default=None, help="Method of the partition, if there are several.")
 @click.option(

@@ -8,7 +8,7 @@ import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.sources.generators.generator import Generator, generators
+from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.storage.option import Group, options_of
 from gnnloom.workflows.api.ingest import OpenedSource, Storing
 from gnnloom.workflows.cli.data.ingest import ADD, PLAN, show_plan, store_graph
@@ -40,13 +40,11 @@ Example:
 """
 
 
-def _help() -> str:
-    width = max(map(len, generators())) + 2
-    lines = [f"  {known.name:<{width}}{known.help}" for known in generators().values()]
-    return _HELP.format(models="\n".join(lines))
+_WIDTH = max(map(len, generators())) + 2
+_MODELS = "\n".join(f"  {known.name:<{_WIDTH}}{known.help}" for known in generators().values())
 
 
-@click.command("generate", cls=GroupedCommand, help=_help())
+@click.command("generate", cls=GroupedCommand, help=_HELP.format(models=_MODELS))
 @click.argument("name")
 @click.argument("model", type=click.Choice(tuple(generators())))
 @add_options(_OPTIONS.values())
@@ -67,7 +65,11 @@ def generate_command(
     """Generate a graph as a dataset."""
     generator = generators()[model]
     given = given_flags(_OPTIONS)
-    _refuse_others(generator, given)
+    # The command has the options of all generators, so click itself accepts every option.
+    known = {option.flag for option in generator.options}
+    for flag in (each for each in given if each not in known):
+        owners = ", ".join(_OPTIONS[flag].needs["model"])
+        raise click.UsageError(f"{dashed({flag: None})} is an option of {owners}, not of {generator.name}")
     values = {option.name: option_value(option, given) for option in generator.options}
     edges = generator.open_edges(**values)
     options = IngestOptions(undirected=not directed, codec=codec)
@@ -77,13 +79,3 @@ def generate_command(
         return
     vertices = generator.open_vertices(**values) if generator.open_vertices is not None else None
     store_graph(to, OpenedSource(edges, vertices))
-
-
-def _refuse_others(generator: Generator, given: dict[str, Any]) -> None:
-    """Refuse options of other generators."""
-    known = {option.flag for option in generator.options}
-    # The command has the options of all generators, so click itself accepts every option.
-    for flag in given:
-        if flag not in known:
-            owners = ", ".join(_OPTIONS[flag].needs["model"])
-            raise click.UsageError(f"{dashed({flag: None})} is an option of {owners}, not of {generator.name}")

@@ -9,22 +9,18 @@ from typing import Any, Final
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.ingest.projection import IngestProjection
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
-from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.typed.table import parse_relations, parse_vertices
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.format import formats
-from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage import Vertices
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
-from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import OpenedSource, Storing, check_typed, typed_source
+from gnnloom.workflows.api.ingest import GivenSource, OpenedSource, Storing
 from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
@@ -121,24 +117,9 @@ def _table(width: int, *, one_location: bool) -> str:
 
 #: The main figures of a graph and its vertex data, which are shown unless all are asked for.
 _BRIEF = (
-    "vertices",
-    "nnz",
-    "edges_in",
-    "self_loops",
-    "duplicates",
-    "recognized_headers",
-    "features",
-    "classes",
-    "targets",
-    "train",
-    "valid",
-    "test",
-    "unlabeled",
-    "seconds",
-    "command_seconds",
-    "peak_memory",
-    "bytes_written",
-)
+    "vertices", "nnz", "edges_in", "self_loops", "duplicates", "recognized_headers", "features", "classes", "targets",
+    "train", "valid", "test", "unlabeled", "seconds", "command_seconds", "peak_memory", "bytes_written",
+)  # fmt: skip
 
 
 @click.command("ingest", cls=GroupedCommand, help=_ingest_help())
@@ -172,48 +153,14 @@ def ingest_command(
     given = given_flags(FORMAT_OPTIONS)
     values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
     to = Storing(current_catalog(), name, cluster, options, typed, storing, add)
-    any_name = options.ids == "names"
-    declared = None if relations or not source else typed_source(source, format_name, values)
-    if relations or not source or declared is not None:
-        if not relations and not vertices and declared is None:
-            raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
-        if declared is None:
-            check_typed(source or None, relations or None, ["vertices"])
-            given_tables = parse_relations(relations), parse_vertices(vertices)
-            tables = TypedTables.open(*given_tables, values, format_name, any_name=any_name)
-        else:
-            check_typed(None, declared, (), ["vertices"] if vertices else [])
-            tables = declared.open(values, any_name=any_name, unknown=typed.unknown)
-        to.check(tables)
-        if not quiet:
-            say_understood(tables.understood())
-        if plan:
-            where = existing_folder(to.catalog.root)
-            projected = project_typed_ingest(tables, options, where, cluster.tasks_at_once, cluster.memory)
-            _show_projection(projected, compact=True)
-        else:
-            _store_typed(to, tables)
-        return
-    changed = [name for name, value in vars(typed).items() if value != getattr(TypedOptions(), name)]
-    check_typed(source, None, [*(["vertices"] if vertices else []), *changed])
-    opened = to.open(source, format_name, values, None if quiet else say_understood)
+    if not source and not relations and not vertices:
+        raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
+    tables = parse_relations(relations), parse_vertices(vertices)
+    opened = to.open(GivenSource(source, format_name, values, *tables), None if quiet else say_understood)
     if plan:
         show_plan(to, opened)
     else:
         store_graph(to, opened)
-
-
-def _store_typed(to: Storing, tables: TypedTables) -> None:
-    """Store tables as a dataset and print a summary."""
-    with shown_progress():
-        graph, data, notes = to.store_tables(tables)
-    say_notes(notes)
-    of_types = {each.artifact.parameters["type"]: [each] for each in data}
-    result = _ingest_result(to.name, graph, types_json(graph, of_types))
-    if not show_json(result | ({"notes": notes} if notes else {})):
-        show_rows(TYPE_TITLES, type_rows(graph, of_types))
-        show_rows(RELATION_TITLES, relation_rows(graph))
-        show({name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}, title=f"graph of {to.name}")
 
 
 def _ingest_result(name: str, graph: Graph | TypedGraph, described: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,10 +188,20 @@ def say_notes(notes: Sequence[str]) -> None:
         say(f"note: {note}", on_stderr=True)
 
 
-def store_graph(to: Storing, source: OpenedSource) -> None:
-    """Store a source's graph and vertex data as a dataset and print a summary."""
+def store_graph(to: Storing, source: OpenedSource | TypedTables) -> None:
+    """Store a graph and its vertex data as a dataset and print a summary."""
     with shown_progress():
-        graph, stored, notes = to.store(source)
+        graph, data, notes = to.store(source)
+    say_notes(notes)
+    noted = {"notes": notes} if notes else {}
+    if isinstance(graph, TypedGraph):
+        of_types = {each.artifact.parameters["type"]: [each] for each in data}
+        result = _ingest_result(to.name, graph, types_json(graph, of_types))
+        if not show_json(result | noted):
+            show_rows(TYPE_TITLES, type_rows(graph, of_types))
+            show_rows(RELATION_TITLES, relation_rows(graph))
+            show({name: result[name] for name in ("vertices", *_COUNTED, *_MEASURED)}, title=f"graph of {to.name}")
+        return
     described = {
         "symmetric": graph.symmetric,
         "weighted": graph.weighted,
@@ -252,11 +209,9 @@ def store_graph(to: Storing, source: OpenedSource) -> None:
         **({"time_unit": graph.time_unit} if graph.time_unit else {}),
         "names": graph.has_names,
     }
-    result = _ingest_result(to.name, graph, described) | (vertices_result(stored) if stored is not None else {})
-    say_notes(notes)
-    if wants_json() and notes:
-        result["notes"] = notes
-    if headers := getattr(source.edges, "recognized_headers", ()):
+    result = _ingest_result(to.name, graph, described) | (vertices_result(data[0]) if data else {})
+    result |= noted if wants_json() else {}
+    if isinstance(source, OpenedSource) and (headers := getattr(source.edges, "recognized_headers", ())):
         result["recognized_headers"] = list(headers)
     show(result, title=f"graph of {to.name}", brief=_BRIEF)
     if not wants_json() and result["plan"] and is_verbose():
@@ -280,27 +235,25 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
     }
 
 
-def show_plan(to: Storing, source: OpenedSource) -> None:
-    """Print what an ingest is projected to need.
+def show_plan(to: Storing, source: OpenedSource | TypedTables) -> None:
+    """Print what an ingest is projected to need; for people, with ranges in place of more digits than are known.
 
     Raises:
         BudgetError: it does not fit.
     """
     # Imported here, as it loads the planning code of every stage.
-    from gnnloom.workflows.recipe.plan.stage_inputs import projected_ingest
+    from gnnloom.workflows.recipe.plan.stage_inputs import projected_ingest, projected_tables
 
-    vertex_bytes = 0 if source.vertices is None else to.vertices.num_bytes(source.vertices)
-    projection = projected_ingest(source.edges, to.graph, to.catalog.root, to.cluster)
-    projection = replace(projection, vertex_bytes=vertex_bytes)
-    projection.check()
-    _show_projection(projection, source.understood, compact=to.graph.ids != "keep")
-
-
-def _show_projection(projection: IngestProjection, understood: Sequence[Understood] = (), *, compact: bool) -> None:
-    """Print a projection; for people, with estimated counts as ranges rather than with more digits than are known."""
+    how, files, compact = (to.graph, to.catalog.root, to.cluster), list[dict[str, Any]](), True
+    if isinstance(source, TypedTables):
+        projection = projected_tables(source, *how)
+    else:
+        vertex_bytes = 0 if source.vertices is None else to.vertices.num_bytes(source.vertices)
+        projection = replace(projected_ingest(source.edges, *how), vertex_bytes=vertex_bytes)
+        files, compact = [each.to_json() for each in source.understood], to.graph.ids != "keep"
+        projection.check()
     content = projection.to_json()
-    files = {"files": [each.to_json() for each in understood]} if understood else {}
-    if show_json({**content, **files}):
+    if show_json({**content, **({"files": files} if files else {})}):
         return
     for name in ("compressed_bytes", "name_bytes", "vertex_bytes"):
         if not content[name]:

@@ -36,20 +36,9 @@ from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 
 #: The main figures of a partition, which are shown unless all are asked for.
 _BRIEF = (
-    "parts",
-    "chosen",
-    "km1",
-    "replicated_types",
-    "replicated_rows",
-    "volume_cover_total",
-    "imbalance",
-    "volume_avg",
-    "volume_max",
-    "messages_avg",
-    "messages_max",
-    "seconds",
-    "command_seconds",
-)
+    "parts", "chosen", "km1", "replicated_types", "replicated_rows", "volume_cover_total", "imbalance", "volume_avg",
+    "volume_max", "messages_avg", "messages_max", "seconds", "command_seconds",
+)  # fmt: skip
 
 
 def _method_table() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -95,15 +94,10 @@ def predict_command(
             hidden = ("first", *(_OF_RANKS if result["reused"] else ()))
             brief = (*_BRIEF, *(name for name in result if name.endswith("_accuracy")), *_BRIEF_COST)
             show(result, title=title, hide=hidden, brief=brief)
-            if options.out is None and not wants_json():
-                _show_pairs(result.get("first", []))
-
-
-def _show_pairs(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print scored pairs, with one number for each."""
-    if rows:
-        columns = [name for name in rows[0] if not isinstance(rows[0][name], list)]
-        show_rows(columns, [[_text(name, row[name]) for name in columns] for row in rows], "the first pairs")
+            if options.out is None and not wants_json() and (rows := result.get("first")):
+                # One number for each pair.
+                columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
+                show_rows(columns, [[_text(name, row[name]) for name in columns] for row in rows], "the first pairs")
 
 
 def _text(name: str, value: Any) -> str:

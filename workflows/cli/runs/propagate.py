@@ -21,19 +21,9 @@ from gnnloom.workflows.cli.terminal.progress import shown_count
 
 #: The main figures, which are shown unless all are asked for.
 _BRIEF = (
-    "of",
-    "steps",
-    "normalization",
-    "ppr",
-    "ranks",
-    "columns",
-    "columns_at_a_time",
-    "reused",
-    "seconds",
-    "command_seconds",
-    "peak_memory",
-    "bytes_written",
-)
+    "of", "steps", "normalization", "ppr", "ranks", "columns", "columns_at_a_time", "reused", "seconds",
+    "command_seconds", "peak_memory", "bytes_written",
+)  # fmt: skip
 
 
 @click.command("propagate", cls=GroupedCommand)
@@ -61,7 +51,11 @@ def propagate_command(name: str, plan: bool, **options: Any) -> None:
         # Nothing is agreed on, so one rank acts for all.
         launched = LaunchedRank.from_environment()
         if launched.rank == 0:
-            _show_plan(name, {"ranks": launched.size, **given})
+            dataset, given = current_catalog()[name], {"ranks": launched.size, **given}
+            config = PropagateConfig.of(catalog=str(dataset.path.parent), dataset=dataset.name, **given)
+            path, planned = prepare_propagation(config)
+            content = {"dataset": name, "key": path.name, "steps": config.steps, "ranks": config.ranks}
+            show(content | planned.described(), title=f"plan: propagated {config.matrix} of {name}")
         return
     with ranks_of_job("gnnloom propagate", exits=True, trains=True) as ranks:
         dataset = ranks.agree(lambda: current_catalog()[name])
@@ -80,11 +74,3 @@ def _shown_columns(config: PropagateConfig) -> AbstractContextManager[None]:
     # Each finished block of columns leaves a record.
     records = path / WORK / "records"
     return shown_count(lambda: len(list(records.glob("[!.]*.json"))), planned.memory.num_blocks, "column block")
-
-
-def _show_plan(name: str, given: dict[str, Any]) -> None:
-    dataset = current_catalog()[name]
-    config = PropagateConfig.of(catalog=str(dataset.path.parent), dataset=dataset.name, **given)
-    path, planned = prepare_propagation(config)
-    content = {"dataset": name, "key": path.name, "steps": config.steps, "ranks": config.ranks, **planned.described()}
-    show(content, title=f"plan: propagated {config.matrix} of {name}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes
 from gnnloom.storage.catalog import Catalog
@@ -122,15 +121,10 @@ def other_graphs(recipe: Recipe, key: str) -> list[str]:
     for info in dataset.ingested_graphs():
         if info.key == key or info.state != "complete":
             continue
-        differs = _differences(Artifact(dataset.path / "graph" / info.key).parameters, wanted)
+        then, today = differences([Artifact(dataset.path / "graph" / info.key).parameters, wanted])
+        differs = ", ".join(f"{name}={value} (now {today[name]})" for name, value in then.items())
         found.append(
             f"dataset {dataset.name} has another graph, {info.key}, made with {differs}; this recipe uses graph {key},"
             " and both are kept; choose one with `--graph KEY`"
         )
     return found
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describe the parameters that differ, such as ``undirected=True (now False)``."""
-    then, today = differences([before, now])
-    return ", ".join(f"{name}={value} (now {today[name]})" for name, value in then.items())

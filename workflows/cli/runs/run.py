@@ -25,8 +25,8 @@ from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summa
 from gnnloom.workflows.recipe.reference import write_new_recipe
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.recipe.stages.all_stages import STAGES
-from gnnloom.workflows.recipe.stages.stage import Stage
-from gnnloom.workflows.run.run_recipe import Display, run_recipe, summary
+from gnnloom.workflows.recipe.stages.stage import Display, Stage
+from gnnloom.workflows.run.run_recipe import run_recipe, summary
 
 
 @click.command("run", cls=GroupedCommand)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -69,7 +68,10 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
       gnnloom train cora/kipf --epochs 300
     """
     dataset, run = split_run(name, options["run"])
-    given = _given(options) | {"catalog": str(current_catalog().root), "dataset": dataset}
+    # Options that are not given may come from the run.
+    source = click.get_current_context().get_parameter_source
+    given = {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
+    given = gather_fields(given) | {"catalog": str(current_catalog().root), "dataset": dataset}
     if run is not None:
         given["run"] = run
     if plan:
@@ -92,14 +94,6 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
             result = ranks.train(config, restart=restart)
         if ranks.is_first:
             show_training(result, TASKS.get(config.task.name), title=f"run {result['run']} of {dataset}")
-
-
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that the user gave, as fields of the configuration; the others may come from the run."""
-    source = click.get_current_context().get_parameter_source
-    return gather_fields(
-        {name: value for name, value in options.items() if source(name) is not ParameterSource.DEFAULT}
-    )
 
 
 def _say_start(config: TrainConfig, *, restart: bool) -> Start:

@@ -11,14 +11,12 @@ from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from rich.console import Console  # noqa: TID251 - a type; `console` makes it
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 
 from gnnloom.storage.meters import INTERVAL
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.screen import console, say
-from gnnloom.workflows.interop.progress_bars import BarHandler, phases_shown
+from gnnloom.workflows.interop.progress_bars import BarHandler, new_bars, phases_shown
 
 #: Shows the number of finished epochs, or of other units, the loss of the last one, and whether the block has ended.
 Show = Callable[[int, float | None, bool], None]
@@ -117,15 +115,7 @@ def _watched(poll: Callable[[], tuple[int, float | None]], total: int, unit: str
 def _display(total: int, unit: str) -> Iterator[Show]:
     """Yield a function that shows the finished units and the last loss: as a bar on a terminal, or as lines."""
     if sys.stderr.isatty():
-        columns = (
-            TextColumn("{task.description:>20}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[loss]}", markup=False),
-        )
-        with Bars(*columns, console=console(on_stderr=True)) as bars:
+        with new_bars(console(on_stderr=True), "loss") as bars:
             task = bars.add_task(unit, total=total, loss="")
             yield lambda done, loss, _: bars.update(task, completed=done, loss=_loss_text(loss))
     elif logging.getLogger("gnnloom.trainer").isEnabledFor(logging.INFO):

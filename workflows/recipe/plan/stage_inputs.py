@@ -14,6 +14,7 @@ from gnnloom.pipeline.ingest.preparation import preparation_phases
 from gnnloom.pipeline.ingest.projection import IngestProjection, ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
+from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
 from gnnloom.pipeline.links.projection import link_phases, num_edges, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
@@ -71,6 +72,13 @@ def projected_ingest(
     return found
 
 
+def projected_tables(
+    tables: TypedTables, options: IngestOptions, folder: Path, cluster: ClusterOptions
+) -> IngestProjection:
+    """Projected needs of an ingest of a graph with types; arguments and errors as for :func:`projected_ingest`."""
+    return project_typed_ingest(tables, options, existing_folder(folder), cluster.tasks_at_once, cluster.memory)
+
+
 @dataclass(frozen=True)
 class StageInputs:
     """Inputs of every stage. An artifact that does not exist is estimated from the artifacts before it."""
@@ -101,9 +109,8 @@ class StageInputs:
     @cached_property
     def typed_ingest(self) -> IngestProjection:
         """The projected ingest of a recipe with relations; raises as :attr:`ingest`."""
-        where, cluster = existing_folder(self.recipe.dataset_path), self.cluster
-        how = self.recipe.dataset.options(), where, cluster.tasks_at_once, cluster.memory
-        return project_typed_ingest(self.recipe.tables(), *how)
+        recipe = self.recipe
+        return projected_tables(recipe.tables(), recipe.dataset.options(), recipe.dataset_path, self.cluster)
 
     @cached_property
     def _edges(self) -> EdgeSource:

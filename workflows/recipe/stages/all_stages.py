@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from gnnloom.storage.errors import IncompleteError, InputError
-from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.stages.graph import GraphStage
@@ -24,12 +23,12 @@ from gnnloom.workflows.recipe.stages.typed_graph import TypedGraphStage
 from gnnloom.workflows.recipe.stages.vertices import VerticesStage
 
 #: In order; a recipe may have no vertex data, links, partition, samples, propagated values, training or prediction.
-_ALL: Final[tuple[RecipeStage, ...]] = (
+_ALL: Final[tuple[RecipeStage[Any], ...]] = (
     GraphStage(), VerticesStage(), LinksStage(), PartitionStage(), ShardsStage(), SamplesStage(), PropagatedStage(),
     TrainStage(), PredictStage(),
 )  # fmt: skip
 #: The stages of a recipe with relations.
-_TYPED: Final[tuple[RecipeStage, ...]] = (
+_TYPED: Final[tuple[RecipeStage[Any], ...]] = (
     TypedGraphStage(), RelationLinksStage(), PartitionStage(), TypedShardsStage(), ReversesStage(), TypedSamplesStage(),
     TypedTrainStage(), TypedPredictStage(),
 )  # fmt: skip
@@ -53,11 +52,6 @@ class RecipeStages:
         """Key of every artifact of the recipe, including stages that were not asked for."""
         return self.found.keys
 
-    @property
-    def planned(self) -> TrainConfig | None:
-        """The training, with the key of its shards and the name of its run; None if the recipe has none."""
-        return None if self.found.recipe.train is None else self.found.config
-
     def __contains__(self, name: object) -> bool:
         return any(stage.name == name for stage in self.stages)
 
@@ -70,11 +64,6 @@ class RecipeStages:
     def on_ranks(self) -> tuple[Stage, ...]:
         """Propagation, training and prediction."""
         return tuple(stage for stage in self.stages if isinstance(stage.kind, OnRanks))
-
-    @property
-    def artifacts(self) -> tuple[Stage, ...]:
-        """The stages that make an artifact."""
-        return tuple(stage for stage in self.stages if stage.kind.makes_artifact)
 
     @property
     def needs_preparation(self) -> bool:
@@ -117,7 +106,8 @@ def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> Reci
     """
     found, stages = RecipeFacts(recipe, memory, {}, restart), list[Stage]()
     for kind in _TYPED if recipe.relations else _ALL:
-        if (key := kind.key(found)) is not None:
-            stages.append(Stage(kind, key, kind.is_done(found, key)))
+        if (options := kind.options(found)) is not None:
+            key = kind.key(found, options)
+            stages.append(Stage(kind, options, key, kind.is_done(found, options, key)))
             found = found.with_key(kind.name, key) if kind.makes_artifact else found
     return RecipeStages(tuple(stages), found)

@@ -10,30 +10,32 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
 from gnnloom.workflows.recipe.found import RecipeFacts
+from gnnloom.workflows.recipe.sections import DatasetSection
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class GraphStage(Prepares):
+class GraphStage(Prepares[DatasetSection]):
     """Stores the edges."""
 
     name = "graph"
 
-    def key(self, found: RecipeFacts) -> str:
-        recipe = found.recipe
+    def options(self, found: RecipeFacts) -> DatasetSection:
+        return found.recipe.dataset
+
+    def key(self, found: RecipeFacts, options: DatasetSection) -> str:
         with found.named_section("source"):
-            return graph_key(recipe.source.open(undirected=recipe.dataset.undirected), recipe.dataset.options())
+            return graph_key(found.recipe.source.open(undirected=options.undirected), options.options())
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
-        section = found.recipe.dataset
-        edges, options = found.recipe.source.open(undirected=section.undirected), section.options()
+    def prepare(self, found: RecipeFacts, options: DatasetSection, dataset: Dataset, cluster: Cluster) -> None:
+        edges, how = found.recipe.source.open(undirected=options.undirected), options.options()
         # Another recipe may keep another graph in this dataset: later stages name the graph that they read by key.
-        graph = ingest_graph(dataset, edges, options, cluster, allow_others=True)
-        log_notes(graph_notes(graph, edges, options))
+        graph = ingest_graph(dataset, edges, how, cluster, allow_others=True)
+        log_notes(graph_notes(graph, edges, how))
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: DatasetSection) -> StageNeeds:
         found, graph = inputs.ingest, inputs.ingested
         return StageNeeds(
             memory=found.peak_memory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
@@ -14,20 +15,21 @@ if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class PartitionStage(Prepares):
+class PartitionStage(Prepares[PartitionOptions]):
     """Partitions the vertices, if the shards need that."""
 
     name = "partition"
 
-    def key(self, found: RecipeFacts) -> str | None:
-        partition = found.recipe.partition
-        return None if partition is None else partition_key(found.read_graph, partition, found.memory)
+    def options(self, found: RecipeFacts) -> PartitionOptions | None:
+        return found.recipe.partition
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
-        if found.recipe.partition is not None:
-            partition_graph(dataset, dataset.any_graph(found.read_graph), found.recipe.partition, cluster)
+    def key(self, found: RecipeFacts, options: PartitionOptions) -> str:
+        return partition_key(found.read_graph, options, found.memory)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def prepare(self, found: RecipeFacts, options: PartitionOptions, dataset: Dataset, cluster: Cluster) -> None:
+        partition_graph(dataset, dataset.any_graph(found.read_graph), options, cluster)
+
+    def needs(self, inputs: StageInputs, options: PartitionOptions) -> StageNeeds:
         cost, (memory, disk, scratch) = inputs.partitioning, inputs.partitioned_matrices
         return StageNeeds(
             memory=max(cost.memory, memory),

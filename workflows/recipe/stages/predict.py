@@ -10,28 +10,32 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.interop.transfer import Elsewhere, graph_without_reverses, plan_transfer, transferred
+from gnnloom.workflows.interop.scored_pairs import write_asked
+from gnnloom.workflows.interop.transfer import Elsewhere, graph_without_reverses, moved_to, plan_transfer
 from gnnloom.workflows.interop.typed_transfer import other_graph
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.sections import PredictSection
-from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class PredictStage(OnRanks):
+class PredictStage(OnRanks[PredictSection]):
     """Predicts, if the recipe has the section."""
 
     name = "predict"
     makes_artifact = False
 
-    def key(self, found: RecipeFacts) -> str | None:
-        return None if found.recipe.train is None or found.recipe.predict is None else found.run.name
+    def options(self, found: RecipeFacts) -> PredictSection | None:
+        return found.recipe.predict
 
-    def is_done(self, found: RecipeFacts, key: str) -> bool:  # noqa: ARG002 - the run's name
+    def key(self, found: RecipeFacts, options: PredictSection) -> str:
+        return found.run.name
+
+    def is_done(self, found: RecipeFacts, options: PredictSection, key: str) -> bool:
         # Predictions of an earlier training are stale until the training is done.
-        where = elsewhere(found)
+        where = options.elsewhere
         if where.on is not None:
             # Before anything is trained for it.
             with found.named_section("predict"):
@@ -52,24 +56,14 @@ class PredictStage(OnRanks):
         """
         return dataset.graph(where.graph)
 
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:  # noqa: ARG002 - shows nothing
-        if not elsewhere(found):
-            ranks.predict(prediction(found))
-            return
+    def run(self, found: RecipeFacts, options: PredictSection, ranks: Ranks, display: Display) -> None:
+        ranks.predict(_settled(found, options, ranks)[2])
 
-        def transfer() -> list[str]:
-            dataset, run = predicted_run(found)
-            return [str(dataset.path), run.name]
-
-        path, name = ranks.on_first(transfer)
-        ranks.predict(ranks.agree(lambda: _elsewhere(found, Dataset(Path(path)), name), PredictConfig.to_json))
-
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: PredictSection) -> StageNeeds:
         from gnnloom.trainer.training.rehearsal.projection import prediction_bytes
         from gnnloom.workflows.recipe.plan.training_plan import project_config
 
-        section = inputs.recipe.predict or PredictSection()
-        how = {"embeddings": section.embeddings, "smooths": section.smoothing.smooths}
+        how = {"embeddings": options.embeddings, "smooths": options.smoothing.smooths}
         return StageNeeds(
             memory=max(project_config(inputs).peak_memory),
             disk=prediction_bytes(inputs.shards, inputs.config.model, **how),
@@ -84,28 +78,37 @@ class TypedPredictStage(PredictStage):
     def find_graph(self, dataset: Dataset, where: Elsewhere) -> object:
         return other_graph(dataset, where.graph, where.vertices)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: PredictSection) -> StageNeeds:
         from gnnloom.workflows.recipe.plan.training_plan import typed_needs
 
         return typed_needs(inputs, predicts=True)
 
 
-def elsewhere(found: RecipeFacts) -> Elsewhere:
-    """The other graph that a recipe predicts on; false if it predicts on the training graph."""
-    section = found.recipe.predict or PredictSection()
-    return Elsewhere(section.on, section.graph, section.vertices, section.unknown)
+def write_output(found: RecipeFacts, ranks: Ranks) -> None:
+    """Write the predictions to the file that the recipe names, if it names one. Collective.
+
+    An existing file is always replaced, because it may hold the predictions of another run.
+    """
+    section = found.recipe.predict
+    if section is not None and section.out is not None:
+        write_asked(ranks, *_settled(found, section, ranks), section.wanted, Path(section.out), shown=0)
 
 
-def predicted_run(found: RecipeFacts) -> tuple[Dataset, Run]:
-    """The run that has the predictions of a recipe, with its dataset; made if it is for another graph."""
-    dataset, where = found.dataset, elsewhere(found)
-    return transferred(dataset, found.run, where, ranks=found.config.algorithm.ranks) if where else (dataset, found.run)
+def _settled(found: RecipeFacts, section: PredictSection, ranks: Ranks) -> tuple[Dataset, Run, PredictConfig]:
+    """The run that predicts, with its dataset, and the prediction; made if it is for another graph. Collective."""
+    where, num_ranks = section.elsewhere, found.config.algorithm.ranks
+    opened = moved_to(ranks, lambda: (found.dataset, found.run), where, ranks=num_ranks)
+
+    def settle() -> tuple[Dataset, Run, PredictConfig]:
+        dataset, run = opened()
+        return dataset, run, _moved(found, section, dataset, run) if where else prediction(found)
+
+    return ranks.agree(settle, lambda settled: settled[2].to_json())
 
 
-def _elsewhere(found: RecipeFacts, dataset: Dataset, name: str) -> PredictConfig:
-    """The prediction with a transferred run."""
-    section, config = found.recipe.predict or PredictSection(), found.config
-    run = Run.open(dataset, name)
+def _moved(found: RecipeFacts, section: PredictSection, dataset: Dataset, run: Run) -> PredictConfig:
+    """The prediction with a run that was moved to another graph."""
+    config = found.config
     code: dict[str, Any] = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
     asked: dict[str, Any] = {"embeddings": section.embeddings, **section.smoothing.to_json()}
     chosen = PredictConfig.of_run(dataset, run, ranks=config.algorithm.ranks, **code, **asked)

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gnnloom.storage.wording import counted
+from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import RecipeFacts
-from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
@@ -17,21 +18,23 @@ if TYPE_CHECKING:
 _PLACES = MappingProxyType({"disk": "on disk", "memory": "in memory"})
 
 
-class PropagatedStage(OnRanks):
+class PropagatedStage(OnRanks[PropagateConfig]):
     """Propagates on the row shards, if the recipe has a number of steps."""
 
     name = "propagated"
 
-    def key(self, found: RecipeFacts) -> str | None:
-        propagation = found.recipe.propagation
-        return None if propagation is None else propagation.key(found.keys["shards"], found.inputs)
+    def options(self, found: RecipeFacts) -> PropagateConfig | None:
+        return found.recipe.propagation
 
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
-        scratch = None if settings.scratch is None else str(settings.scratch)
-        if found.recipe.propagation is not None:
-            ranks.propagate(replace(found.recipe.propagation, shards=found.keys["shards"], scratch=scratch))
+    def key(self, found: RecipeFacts, options: PropagateConfig) -> str:
+        return options.key(found.keys["shards"], found.inputs)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def run(self, found: RecipeFacts, options: PropagateConfig, ranks: Ranks, display: Display) -> None:
+        scratch = found.recipe.cluster.scratch_folder()
+        scratch_name = None if scratch is None else str(scratch)
+        ranks.propagate(replace(options, shards=found.keys["shards"], scratch=scratch_name))
+
+    def needs(self, inputs: StageInputs, options: PropagateConfig) -> StageNeeds:
         plan = inputs.propagation
         if plan is None:
             return StageNeeds(note="features not read yet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import samples_key, write_samples
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
@@ -15,26 +16,24 @@ if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class SamplesStage(Prepares):
+class SamplesStage(Prepares[SampleOptions]):
     """Draws batches, if the recipe has a number of epochs for them."""
 
     name = "samples"
 
-    def key(self, found: RecipeFacts) -> str | None:
-        sampled, inputs = found.recipe.sampled, found.inputs
-        if sampled is None:
-            return None
+    def options(self, found: RecipeFacts) -> SampleOptions | None:
+        return found.recipe.sampled
+
+    def key(self, found: RecipeFacts, options: SampleOptions) -> str:
         # One rank owns all vertices, so its samples do not depend on a partition.
-        read = ("graph", "vertices", *(("partition",) if sampled.ranks > 1 else ()))
-        return samples_key({kind: inputs[kind] for kind in read if kind in inputs}, sampled)
+        read, inputs = ("graph", "vertices", *(("partition",) if options.ranks > 1 else ())), found.inputs
+        return samples_key({kind: inputs[kind] for kind in read if kind in inputs}, options)
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
-        sampled = found.recipe.sampled
-        if sampled is not None:
-            partition = dataset.partition(key=found.keys["partition"]) if sampled.ranks > 1 else None
-            write_samples(dataset, dataset.graph(found.read_graph), partition, sampled, cluster)
+    def prepare(self, found: RecipeFacts, options: SampleOptions, dataset: Dataset, cluster: Cluster) -> None:
+        partition = dataset.partition(key=found.keys["partition"]) if options.ranks > 1 else None
+        write_samples(dataset, dataset.graph(found.read_graph), partition, options, cluster)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: SampleOptions) -> StageNeeds:
         note = "disk and memory: `gnnloom sample --plan`, once the graph exists"
         return StageNeeds(memory=inputs.cluster.memory, note=note)
 
@@ -42,20 +41,15 @@ class SamplesStage(Prepares):
 class TypedSamplesStage(SamplesStage):
     """Draws batches of a graph with types; ranks take turns at the batches, so there is no partition."""
 
-    def key(self, found: RecipeFacts) -> str | None:
-        sampled = found.recipe.sampled
-        if sampled is None:
-            return None
+    def key(self, found: RecipeFacts, options: SampleOptions) -> str:
         keys = {"graph": found.read_graph}
         for name, key in self._vertex_data(found).items():
-            keys["vertices" if name == sampled.of_type else f"vertices/{name}"] = key
-        return samples_key(keys | ({"transpose": found.reverses} if sampled.reverse else {}), sampled)
+            keys["vertices" if name == options.of_type else f"vertices/{name}"] = key
+        return samples_key(keys | ({"transpose": found.reverses} if options.reverse else {}), options)
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
-        sampled = found.recipe.sampled
-        if sampled is not None:
-            graph = dataset.typed_graph(found.read_graph)
-            write_samples(dataset, graph, None, sampled, cluster, self._vertex_data(found))
+    def prepare(self, found: RecipeFacts, options: SampleOptions, dataset: Dataset, cluster: Cluster) -> None:
+        graph = dataset.typed_graph(found.read_graph)
+        write_samples(dataset, graph, None, options, cluster, self._vertex_data(found))
 
     @staticmethod
     def _vertex_data(found: RecipeFacts) -> dict[str, str]:

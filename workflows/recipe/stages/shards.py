@@ -12,18 +12,22 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.recipe.found import RecipeFacts
+from gnnloom.workflows.recipe.sections import ShardsSection
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class ShardsStage(Prepares):
+class ShardsStage(Prepares[ShardsSection]):
     """Writes row shards, or grid shards."""
 
     name = "shards"
 
-    def key(self, found: RecipeFacts) -> str | None:
+    def options(self, found: RecipeFacts) -> ShardsSection | None:
+        return found.recipe.shards if found.recipe.makes_shards else None
+
+    def key(self, found: RecipeFacts, options: ShardsSection) -> str:
         recipe, partition = found.recipe, found.recipe.partition
         # A recipe with grid shards has a partition only if their permutation follows it.
         if recipe.grid is not None:
@@ -31,9 +35,9 @@ class ShardsStage(Prepares):
             return grid_shards_key(recipe.grid, found.inputs, *ordering)
         if partition is None:
             raise InputError(f"{recipe.source_name}: row shards need a partition")
-        return row_shards_key(partition.parts, partition.method, found.inputs, recipe.shards.reorder)
+        return row_shards_key(partition.parts, partition.method, found.inputs, options.reorder)
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, options: ShardsSection, dataset: Dataset, cluster: Cluster) -> None:
         recipe, key = found.recipe, found.keys.get("partition")
         partition = dataset.partition(key=key) if key is not None else None
         vertices = dataset.vertices(found.keys["vertices"])
@@ -41,9 +45,9 @@ class ShardsStage(Prepares):
             graph = dataset.graph(found.read_graph)
             shard_grid(dataset, graph, recipe.grid, cluster, vertices.artifact, partition)
         elif partition is not None:
-            shard_rows(dataset, partition, cluster, vertices, recipe.shards.reorder)
+            shard_rows(dataset, partition, cluster, vertices, options.reorder)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: ShardsSection) -> StageNeeds:
         needs = inputs.shard_needs
         return StageNeeds(
             memory=needs.peak_memory,
@@ -58,10 +62,8 @@ class ShardsStage(Prepares):
 class TypedShardsStage(ShardsStage):
     """Writes the shards of a graph with types, if the recipe has the section."""
 
-    def key(self, found: RecipeFacts) -> str | None:
+    def key(self, found: RecipeFacts, options: ShardsSection) -> str:
         recipe, partition = found.recipe, found.recipe.partition
-        if not recipe.makes_shards:
-            return None
         if recipe.grid is not None:
             return typed_grid_shards_key(recipe.grid, typed_grid_inputs(found.read_graph, found.type_vertices))
         if partition is None:
@@ -71,7 +73,7 @@ class TypedShardsStage(ShardsStage):
             partition.parts, partition.method, inputs, reverse=partition.reverse, replicate=partition.replicate
         )
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, options: ShardsSection, dataset: Dataset, cluster: Cluster) -> None:
         # The dataset may have other vertex data for the same types.
         data = {name: dataset.vertices(key) for name, key in found.type_vertices.items()}
         if found.recipe.grid is not None:

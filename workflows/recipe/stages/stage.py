@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import PhaseCount
@@ -19,12 +18,20 @@ from gnnloom.workflows.recipe.found import RecipeFacts
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
+Options = TypeVar("Options")
+
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage that a recipe has; ``key`` names the artifact, or the run, that it makes."""
+    """A stage that a recipe has.
 
-    kind: RecipeStage
+    Attributes:
+        options: options of the stage in the recipe.
+        key: names the artifact, or the run, that it makes.
+    """
+
+    kind: RecipeStage[Any]
+    options: Any
     key: str
     is_done: bool
 
@@ -34,16 +41,16 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class RankSettings:
-    """Settings for the ranks of the stages.
+class Display:
+    """Shows progress while a block runs.
 
     Attributes:
-        scratch: folder for temporary files; None for one in the dataset.
-        shown_epochs: shows the progress of a run of some epochs.
+        phases: entered by the process that runs the stages before training.
+        epochs: entered by the first rank, with the run and its number of epochs.
     """
 
-    scratch: Path | None = None
-    shown_epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
+    phases: Callable[[], AbstractContextManager[None]] = nullcontext
+    epochs: Callable[[Run, int], AbstractContextManager[None]] = lambda run, epochs: nullcontext()  # noqa: ARG005
 
 
 @dataclass(frozen=True)
@@ -100,8 +107,8 @@ class Projection:
         return {"stage": stage.name, "key": stage.key, "done": stage.is_done, **asdict(self.needs)}
 
 
-class RecipeStage(ABC):
-    """A stage that a recipe may have.
+class RecipeStage(ABC, Generic[Options]):
+    """A stage that a recipe may have, and the type of what a recipe says about it.
 
     Attributes:
         name: of the stage, and the kind of the artifact that it makes.
@@ -112,27 +119,31 @@ class RecipeStage(ABC):
     makes_artifact: ClassVar[bool] = True
 
     @abstractmethod
-    def key(self, found: RecipeFacts) -> str | None:
-        """Key of the artifact, or name of the run, that a recipe's stage makes; None if the recipe has no such stage.
+    def options(self, found: RecipeFacts) -> Options | None:
+        """The options that the recipe has for the stage; None if the recipe has no such stage.
 
         Raises:
             InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
         """
 
-    def is_done(self, found: RecipeFacts, key: str) -> bool:
+    @abstractmethod
+    def key(self, found: RecipeFacts, options: Options) -> str:
+        """Key of the artifact, or name of the run, that the stage makes; raises as :meth:`options`."""
+
+    def is_done(self, found: RecipeFacts, options: Options, key: str) -> bool:
         """Whether the stage has made it."""
         return found.has(self.name, key)
 
     @abstractmethod
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: Options) -> StageNeeds:
         """Needs of the stage."""
 
 
-class Prepares(RecipeStage):
+class Prepares(RecipeStage[Options]):
     """A stage whose tasks run on a cluster, before the ranks begin."""
 
     @abstractmethod
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
+    def prepare(self, found: RecipeFacts, options: Options, dataset: Dataset, cluster: Cluster) -> None:
         """Run the stage; earlier stages may only just have stored what it opens.
 
         Args:
@@ -140,11 +151,11 @@ class Prepares(RecipeStage):
         """
 
 
-class OnRanks(RecipeStage):
+class OnRanks(RecipeStage[Options]):
     """A stage that the ranks run."""
 
     @abstractmethod
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
+    def run(self, found: RecipeFacts, options: Options, ranks: Ranks, display: Display) -> None:
         """Run the stage. Collective.
 
         Args:

@@ -9,33 +9,37 @@ from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.seal import seal_text
 from gnnloom.storage.runs.run import SAVED_RECIPE, sole_writer
 from gnnloom.storage.wording import counted
+from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.found import RecipeFacts
-from gnnloom.workflows.recipe.stages.stage import OnRanks, RankSettings, StageNeeds
+from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class TrainStage(OnRanks):
+class TrainStage(OnRanks[TrainConfig]):
     """Trains, if the recipe has the section."""
 
     name = "train"
     makes_artifact = False
 
-    def key(self, found: RecipeFacts) -> str | None:
-        return None if found.recipe.train is None else found.run.name
+    def options(self, found: RecipeFacts) -> TrainConfig | None:
+        return None if found.recipe.train is None else found.config
 
-    def is_done(self, found: RecipeFacts, key: str) -> bool:  # noqa: ARG002 - the run's name
+    def key(self, found: RecipeFacts, options: TrainConfig) -> str:
+        return found.run.name
+
+    def is_done(self, found: RecipeFacts, options: TrainConfig, key: str) -> bool:
         return found.is_trained
 
-    def run(self, found: RecipeFacts, ranks: Ranks, settings: RankSettings) -> None:
+    def run(self, found: RecipeFacts, options: TrainConfig, ranks: Ranks, display: Display) -> None:
         # Before the training, which holds the run's lock until it ends.
         ranks.on_first(lambda: save_recipe(found))
-        with settings.shown_epochs(found.run, found.config.optimization.epochs) if ranks.is_first else nullcontext():
-            ranks.train(found.config, restart=found.restart)
+        with display.epochs(found.run, options.optimization.epochs) if ranks.is_first else nullcontext():
+            ranks.train(options, restart=found.restart)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: TrainConfig) -> StageNeeds:
         from gnnloom.workflows.recipe.plan.training_plan import count_rank, project_config
 
         plan = project_config(inputs)
@@ -52,7 +56,7 @@ class TrainStage(OnRanks):
 class TypedTrainStage(TrainStage):
     """Trains on a graph with types; its memory is forecast once all that the training reads is stored."""
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: TrainConfig) -> StageNeeds:
         from gnnloom.workflows.recipe.plan.training_plan import typed_needs
 
         return typed_needs(inputs)

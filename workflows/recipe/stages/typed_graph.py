@@ -13,37 +13,39 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
 from gnnloom.workflows.recipe.found import RecipeFacts
+from gnnloom.workflows.recipe.sections import DatasetSection
 from gnnloom.workflows.recipe.stages.stage import Prepares, StageNeeds
 
 if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class TypedGraphStage(Prepares):
+class TypedGraphStage(Prepares[DatasetSection]):
     """Stores the tables of relations and vertices, and the vertex data that the latter have."""
 
     name = "graph"
 
-    def key(self, found: RecipeFacts) -> str:
-        section = found.recipe.dataset
-        with found.named_section("relations"):
-            return typed_graph_key(found.recipe.tables(), section.options(), section.typed_options())
+    def options(self, found: RecipeFacts) -> DatasetSection:
+        return found.recipe.dataset
 
-    def is_done(self, found: RecipeFacts, key: str) -> bool:
+    def key(self, found: RecipeFacts, options: DatasetSection) -> str:
+        with found.named_section("relations"):
+            return typed_graph_key(found.recipe.tables(), options.options(), options.typed_options())
+
+    def is_done(self, found: RecipeFacts, options: DatasetSection, key: str) -> bool:
         return found.has(self.name, key) and all(
             found.has("vertices", each) for each in found.vertex_data(key).values()
         )
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
-        section = found.recipe.dataset
-        how = section.options(), section.typed_options(), cluster
+    def prepare(self, found: RecipeFacts, options: DatasetSection, dataset: Dataset, cluster: Cluster) -> None:
+        how = options.options(), options.typed_options(), cluster
         # Another recipe may keep another graph in this dataset.
         tables = found.recipe.tables()
         graph = ingest_typed_graph(dataset, tables, *how, allow_others=True)
         data = ingest_type_vertices(dataset, graph, tables.data, cluster, VertexOptions(), allow_others=True)
         log_notes([*typed_notes(graph), *(note for each in data for note in vertex_notes(each))])
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: DatasetSection) -> StageNeeds:
         found = inputs.typed_ingest
         return StageNeeds(
             memory=found.peak_memory,

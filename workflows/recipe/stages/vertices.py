@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from gnnloom.pipeline.ingest.notes import log_notes, vertex_notes
 from gnnloom.pipeline.ingest.vertex_tables import read_as_vertices
@@ -22,18 +23,20 @@ if TYPE_CHECKING:
     from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
 
 
-class VerticesStage(Prepares):
+class VerticesStage(Prepares[Mapping[str, Any]]):
     """Stores the vertex data, if the recipe or its source has some."""
 
     name = "vertices"
 
-    def key(self, found: RecipeFacts) -> str | None:
-        recipe = found.recipe
+    def options(self, found: RecipeFacts) -> Mapping[str, Any] | None:
+        """The identity of the vertex data, which does not depend on the graph."""
         with found.named_section("vertices"):
-            identity = recipe.vertices.identity(recipe.source)
-        return None if identity is None else vertices_key(identity, found.keys["graph"], recipe.vertices.storing())
+            return found.recipe.vertices.identity(found.recipe.source)
 
-    def prepare(self, found: RecipeFacts, dataset: Dataset, cluster: Cluster) -> None:
+    def key(self, found: RecipeFacts, options: Mapping[str, Any]) -> str:
+        return vertices_key(options, found.keys["graph"], found.recipe.vertices.storing())
+
+    def prepare(self, found: RecipeFacts, options: Mapping[str, Any], dataset: Dataset, cluster: Cluster) -> None:
         recipe = found.recipe
         graph = dataset.graph(found.keys["graph"])
         source = recipe.vertices.open(recipe.source, graph)
@@ -43,7 +46,7 @@ class VerticesStage(Prepares):
         # Fail now rather than after hours of partitioning.
         check_trainable(recipe, found.keys["vertices"])
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:
+    def needs(self, inputs: StageInputs, options: Mapping[str, Any]) -> StageNeeds:
         vertices = inputs.vertices
         features = counted(vertices.num_features, "feature") if vertices.num_features else "features not read yet"
         return StageNeeds(

@@ -152,8 +152,7 @@ class Document:
         Args:
             why: why the keys have no effect, and what to do.
             causes: sections and keys that make them useless. If a cause was given by ``--set``, keys of the file are
-                accepted, because options are how one tries another
-                value without editing the file.
+                accepted, because options are how one tries another value without editing the file.
 
         Raises:
             InputError: some of the keys were given; names their lines.

@@ -196,15 +196,12 @@ def _spots(curves: Mapping[str, Curve], write: Callable[[float], str]) -> list[S
     return column_spots(epochs.astype(np.float64), lines)
 
 
-def _line(number: int) -> Mapping[str, Any]:
-    """Return the line of one run out of several: runs with equal curves stay visible, as for splits."""
-    return {"linewidth": max(1.4, 2.6 - 0.6 * number), "linestyle": _DASHES[number % len(_DASHES)]}
-
-
 def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str], over: str = "epoch") -> None:
     """Draw curves over what the horizontal axis counts."""
     for number, (name, (epochs, values)) in enumerate(curves.items()):
-        style = _SPLIT_LINES.get(name) or (_line(number) if len(curves) > 1 else {})
+        # Runs with equal curves stay visible, as splits do.
+        width, dashes = max(1.4, 2.6 - 0.6 * number), _DASHES[number % len(_DASHES)]
+        style = _SPLIT_LINES.get(name) or ({"linewidth": width, "linestyle": dashes} if len(curves) > 1 else {})
         axes.plot(
             *_thinned(epochs, values),
             color=color(SERIES[number % len(SERIES)]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colorbar import Colorbar
@@ -146,8 +144,5 @@ def _label_cells(axes: Axes, values: NDArray[np.float64], top: float) -> None:
         if not np.isnan(value):
             # Black on the bright end of the color map, white on the dark end.
             shade = "#000000" if value > 0.6 * top else "#ffffff"
-            axes.text(column, row, _number(value), ha="center", va="center", color=shade, fontsize=8)
-
-
-def _number(value: float) -> Any:
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+            number = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+            axes.text(column, row, number, ha="center", va="center", color=shade, fontsize=8)
