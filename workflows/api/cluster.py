@@ -31,7 +31,8 @@ def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str
     chosen, others = dict[str, Any](), dict(options)
     for name, option in options_of(ClusterOptions).items():
         value = others.pop(option.flag, None)
-        if value is None:
+        # Without a value, as from an empty variable of a script. A path of "" would be the current folder.
+        if value is None or value == "":
             value = os.environ.get(option.variable or "") or option.default
         # Texts mean what they mean on the command line.
         chosen[name] = option.check(option.read(value) if isinstance(value, str) else value)

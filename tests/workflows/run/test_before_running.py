@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from gnnloom.pipeline.cluster.open_cluster import open_cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, LaunchError
+from gnnloom.workflows.api.cluster import choose_cluster
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
 from gnnloom.workflows.run.run_recipe import prepare
@@ -67,3 +68,11 @@ def test_a_command_takes_scratch_space_from_an_option_or_the_environment(tmp_pat
         done = CliRunner().invoke(cli, [*arguments, "--workers", "0", *more], env=environment)
         assert done.exit_code == 0, done.output
         assert (tmp_path / f"s{number}").is_dir()
+
+
+def test_an_empty_text_is_no_scratch_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GNNLOOM_SCRATCH", raising=False)
+    assert choose_cluster({"scratch": ""})[0].scratch is None
+    assert choose_cluster({"scratch": str(tmp_path)})[0].scratch == tmp_path
+    monkeypatch.setenv("GNNLOOM_SCRATCH", str(tmp_path))
+    assert choose_cluster({"scratch": ""})[0].scratch == tmp_path
