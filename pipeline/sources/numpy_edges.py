@@ -33,7 +33,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
 from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, BundledVertices, Format, check_values
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_present, judge_column
+from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_forms, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, UNREAD, Understood
 from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
@@ -200,8 +200,11 @@ class EdgeArrays:
         """Whether the first ids of a column are names; raises as :func:`judge_column` does."""
         stop = min(self.num_edges, FIRST_ROWS)
         columns = [next(column.read_any(0, stop)) for column in (self.source, self.target) if stop]
-        text = [Names.of_values(np.ascontiguousarray(ids)) for ids in columns if ids.dtype.kind in _TEXT]
-        return sum(judge_column(names, self._error).are_names for names in text) > 0
+        text = [Names.of_values(np.ascontiguousarray(ids)).beginning() for ids in columns if ids.dtype.kind in _TEXT]
+        are_names = sum(judge_column(names, self._error).are_names for names in text) > 0
+        if are_names:
+            check_forms(text, self._error)
+        return are_names
 
     def _check_below(self, source: Any, target: Any, first_edge: int) -> None:
         highest = np.maximum(source, target)

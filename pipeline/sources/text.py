@@ -40,6 +40,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
     NEGATIVE,
     NO_ID,
     ONE_ID,
+    OPEN_COMMENT,
     PADDED,
     REASONS,
     TOO_LARGE,
@@ -60,6 +61,7 @@ from gnnloom.pipeline.sources.reading.lines import (
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, id_fault
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import (
+    SAMPLE_BYTES,
     Sample,
     Stated,
     doubt_of_points,
@@ -81,7 +83,7 @@ from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import WHOLE, floats_of_ticks
 from gnnloom.storage.option import Option
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -325,6 +327,17 @@ class TextEdges:
             return ""
         return next((fault for end in table.ends if end < len(fields) and (fault := id_fault(fields[end]))), "")
 
+    def check_beginning(self, *, are_names: bool) -> None:
+        """Read the first lines of each file as edges.
+
+        Raises:
+            InputError: a line is not an edge.
+        """
+        source = replace(self, block_bytes=SAMPLE_BYTES, range_bytes=SAMPLE_BYTES)
+        for span in source.ranges():
+            if not span.start:
+                next(source.read_names(span) if are_names else source.read(span), None)
+
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         """Read one range, with ids as names.
 
@@ -543,6 +556,11 @@ class TextEdges:
                 raise bad_line(file, block.place(int(line_at[edge])), reason)
         if wrong:
             reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + self._hint(number, wrong)
+            if wrong == OPEN_COMMENT:
+                sign = text[at:].tobytes().lstrip()[:1].decode()
+                reason += (
+                    f"; add `{shell_command('--comment', sign)}` to skip such lines, or `--comment none` to read them"
+                )
             raise bad_line(file, block.place(at), reason)
         given = floats_of_ticks(block.ticks[:count]) if block.ticks is not None else values[:count]
         return NameChunk.valued(sources, targets, given if self._is_valued else None, times=self.times)
@@ -571,6 +589,8 @@ def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[Tex
         table = TextTable(stated.separator or likely_separator(file.location, b""))
         return table, FirstLines((), (), str(error), str(error), Suggestion())
     table = find_table(file, sample, stated)
+    if sample.is_whole and len(sample.rows) <= bool(table.header):
+        raise _no_edges(file)
     if not times:
         check_first_rows(file, sample, stated, table)
     table = with_times(file, sample, table) if times else table

@@ -243,6 +243,7 @@ class DeclaredTables:
                 kinds=first.kinds,
                 several="" if first.are_edges or not first.kinds else _SEVERAL,
                 headless=tuple(location for each in group for location in headless.get(each.file, ())),
+                titles=first.fields,
                 options=(("header", True),),
                 space="" if first.are_edges else first.space("ID"),
             )

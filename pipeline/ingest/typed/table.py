@@ -165,6 +165,7 @@ class Table:
         space: in a table of vertices, the space of the ids, if its name is not the name of the type: ids are distinct
             within a space, whose vertices may have several types.
         headless: files without a header, which have the columns of the first file.
+        titles: names of the columns of the files without a header, which another file has.
         width: number of fields of every line of text; 0 if lines may have further fields.
         counts: number of rows that each file states; empty if the files state none.
         opened: the edges, if the description of the table has opened them.
@@ -185,6 +186,7 @@ class Table:
     several: str = ""
     space: str = ""
     headless: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
     width: int = 0
     counts: tuple[int, ...] = ()
     end_types: tuple[ValueColumn, ...] = ()

@@ -41,10 +41,7 @@ REASONS = {
         "a comma follows the number; if it precedes decimals, add `--decimal ,`; if it separates thousands, remove it"
     ),
     BLANK_WITHIN: "a blank within a number; if it separates thousands, remove it",
-    OPEN_COMMENT: (
-        "the line begins as comments do, after the first edge; add `--comment '#'` (or %) to skip such lines, or"
-        " `--comment none` to read them"
-    ),
+    OPEN_COMMENT: "the line begins as comments do, after the first edge",
     MISSING: "a vertex id is missing; remove the line, or add `--ids names` if this is the name of a vertex",
     FRACTION: "expected an integer, found a decimal number",
     QUOTED: "a double quote is opened and not closed after a number",

@@ -62,6 +62,11 @@ _FOREIGN: Final[Sequence[Foreign]] = (
         rb"<\?xml|<!(--|doctype)|(<[\w:.-]+>\s*)?<[\w:.-]+\s+[\w:.-]+\s*=\s*[\"']",
     ),
     Foreign("GML", _NETWORKX.format("read_gml({!r})"), rb"((#|Creator|Version|comment)[^\n]*\n\s*)*graph\s*\["),
+    Foreign(
+        "the format of Network Workbench",
+        "write the lines below *DirectedEdges or *UndirectedEdges as a table of edges",
+        rb"((#|//)[^\n]*\n\s*)*\*nodes\b",
+    ),
     Foreign("Pajek", _NETWORKX.format("read_pajek({!r})"), rb"((%|/\*)[^\n]*\n\s*)*\*(vertices|network|arcs|edges)\b"),
     Foreign("JSON lines", _FRAME.format("read_json({!r}, lines=True)"), rb'\{\s*"[^\n]*\}\s*\n\s*\{'),
     Foreign(

@@ -55,7 +55,12 @@ _PAIRS_OF_IDS = frozenset({
     ("start", "end"), ("left", "right"), ("first", "second"), ("1", "2"), ("a", "b"), ("x", "y"), ("u", "v"),
     ("i", "j"), ("pu", "do"), ("pickup", "dropoff"),
 })  # fmt: skip
-_END_WORDS = frozenset(word for pair in _PAIRS | _PAIRS_OF_IDS for word in pair)
+#: Pairs that may name ends, wherever they stand: ``ccode1,ccode2``, ``exporter,importer``. The user is asked.
+_MARKS = _PAIRS_OF_IDS - {("x", "y")} | frozenset({
+    ("o", "d"), ("q", "s"), ("query", "subject"), ("exporter", "importer"), ("reporter", "partner"),
+    ("buyer", "seller"), ("winner", "loser"), ("home", "away"), ("giver", "receiver"), ("host", "guest"),
+})  # fmt: skip
+_END_WORDS = frozenset(word for pair in _PAIRS | _PAIRS_OF_IDS | _MARKS for word in pair)
 #: Words for an id, next to a word for an end.
 _ID_WORDS = frozenset({
     "id", "ids", "idx", "index", "key", "code", "node", "vertex", "user", "account", "acct", "station", "stop",
@@ -425,15 +430,7 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     Returns:
         Numbers of the columns from 0, of the source first. Pairs of columns that are called ids, if there are some.
     """
-    columns: dict[tuple[str, ...], dict[str, int]] = {}
-    for number, name in enumerate(names):
-        tokens = [token.lower() for token in _TOKENS.findall(name)]
-        # A cell with thousands of words is not a name, and comparing its words takes quadratic time.
-        for at, token in enumerate(tokens if len(tokens) <= _MOST_TOKENS else ()):
-            rest = (*tokens[:at], "", *tokens[at + 1 :])
-            if token in _END_WORDS and not any(map(_is_no_id, rest)):
-                columns.setdefault(rest, {}).setdefault(token, number)
-        columns.setdefault((), {}).setdefault(_word(name), number)
+    columns = _columns_by_end(names)
     found = set[tuple[int, int]]()
     for rest, words in columns.items():
         for first, second in _PAIRS if _ID_WORDS.isdisjoint(rest) else _PAIRS | _PAIRS_OF_IDS:
@@ -447,6 +444,30 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     pairs = sorted(pair for pair in found if pair[0] < pair[1] or pair[::-1] not in found)
     called_ids = [pair for pair in pairs if all(names_ids(names[end]) for end in pair)]
     return called_ids or pairs
+
+
+def marked_ends(names: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of columns whose names differ only by a mark such as 1 and 2, and so may name the ends of an edge.
+
+    >>> marked_ends(["year", "ccode1", "ccode2"]), marked_ends(["t", "i", "j"]), marked_ends(["id", "lat1", "lat2"])
+    ([(1, 2)], [(1, 2)], [])
+    """
+    pairs = [(words, pair) for words in _columns_by_end(names).values() for pair in _MARKS if words.keys() >= set(pair)]
+    return sorted({(words[first], words[second]) for words, (first, second) in pairs})
+
+
+def _columns_by_end(names: Sequence[str]) -> dict[tuple[str, ...], dict[str, int]]:
+    """Number of the first column with each word for an end, by the other words of the column's name."""
+    columns: dict[tuple[str, ...], dict[str, int]] = {}
+    for number, name in enumerate(names):
+        tokens = [token.lower() for token in _TOKENS.findall(name)]
+        # A cell with thousands of words is not a name, and comparing its words takes quadratic time.
+        for at, token in enumerate(tokens if len(tokens) <= _MOST_TOKENS else ()):
+            rest = (*tokens[:at], "", *tokens[at + 1 :])
+            if token in _END_WORDS and not any(map(_is_no_id, rest)):
+                columns.setdefault(rest, {}).setdefault(token, number)
+        columns.setdefault((), {}).setdefault(_word(name), number)
+    return columns
 
 
 def _columns_by_word(names: Sequence[str]) -> dict[str, list[int]]:

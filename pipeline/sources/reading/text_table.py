@@ -15,7 +15,7 @@ from typing import Any, Final
 from gnnloom.pipeline.sources.reading.ends import fields_by_name, have_times, named_fields, numbered_fields, open_ends
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import HAS_RETURN, bad_line
-from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
+from gnnloom.pipeline.sources.reading.name_ids import IdKind, find_two_forms, is_id, is_missing_id, judge_ids
 from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn, refuse_marked, refuse_others, refuse_wide
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
@@ -156,7 +156,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         likely, question = open_ends(file, sample, stated, names, (fields[0], fields[1]) if fields else (0, 1))
         fields = (*likely, *fields[2:]) if question and likely != (fields[:2] or (0, 1)) else fields
     if not columns:
-        refuse_others(file, sample, named_ends, has_header=bool(names), is_valued=stated.valued)
+        is_stated = stated.header is not None
+        refuse_others(file, sample, named_ends, has_header=bool(names), is_stated=is_stated, is_valued=stated.valued)
     return TextTable(
         sample.separator,
         names,
@@ -467,6 +468,10 @@ def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable,
     if found.are_names:
         found = _find_kind(file, rows, table)
         _check_first_lines(file, stated, sample, rows, table)
+        ends = [(row, row.fields[end]) for end in table.ends for row in rows if len(row.fields) > end]
+        at, fault = find_two_forms(cell for _, cell in ends)
+        if fault:
+            raise bad_line(file, ends[at][0].start, fault)
     if found.fault:
         raise bad_line(file, rows[0].start, found.fault)
     return found

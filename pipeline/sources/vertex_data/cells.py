@@ -35,6 +35,8 @@ _BLOCK_BYTES: Final = 4 << 20
 _BLOCK_VALUES: Final = 1 << 18
 #: Bits of the place of a row within its file, and of the number of a file in a table.
 _PLACE_BITS, _PART_BITS = 48, 14
+#: Characters of the first cells of a column that are looked at, about.
+_SHOWN_BYTES: Final = 1 << 20
 #: Rows that are looked at when a table is opened.
 LOOKED_AT: Final = 1000
 
@@ -328,7 +330,15 @@ class ParquetCells:
         groups = range(min(1, len(self.table.group_rows)))
         blocks = self.table.read_arrow([name], groups, LOOKED_AT, nulls=True)
         values = [values for _, (values,) in islice(blocks, 1)]
-        shown = ["" if each is None else str(each) for each in (values[0].to_pylist() if values else [])]
+        shown, size = list[str](), 0
+        for each in values[0].to_pylist() if values else []:
+            # Cells of a megabyte need not be many to show what they are.
+            if size > _SHOWN_BYTES:
+                break
+            # Other types of text than strings are bytes.
+            cell = "" if each is None else each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+            shown.append(cell)
+            size += len(cell)
         return holds, shown
 
     def num_rows(self) -> int:
