@@ -19,7 +19,7 @@ INPUTS: Final = Option(
     " product with the adjacency; losses are bit-identical",
     choices=("memory", ON_DISK),
 )
-#: Number of batches that is always enough.
+#: Value of ``presamples`` that stands for a sufficient number.
 AUTO: Final = -1
 #: Options of a mode that prepares batches ahead of their use.
 AHEAD: Final[Mapping[str, Option]] = MappingProxyType(

@@ -193,8 +193,8 @@ def gather_profile(comm: Communicator, counts: TrafficCounts, epoch_seconds: flo
 
     Returns:
         For each rank, ``seconds`` by name: local products, ``sampling`` (waiting for a batch), kinds of communication,
-        ``waiting`` for late ranks, and ``other``, the rest of the epoch; ``exposed``, the part of these seconds in
-        which the rank only waited for messages; then ``bytes`` and ``messages`` sent, by kind.
+        ``waiting`` for late ranks, and ``other``, the rest of the epoch; ``exposed``, seconds in which the rank only
+        waited for messages, already included; then ``bytes`` and ``messages`` sent, by kind.
     """
     mine = [counts.seconds.get(name, 0.0) for name in _NAMES]
     mine += [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]

@@ -366,7 +366,7 @@ def _config(
     products: Mapping[str, str],
     ranks: int | None,
 ) -> dict[str, Any]:
-    """The configuration of the transferred run: what the training settled from its data is stated."""
+    """The configuration of the transferred run, with explicit values for options that training took from its data."""
     given = config.algorithm.ranks if ranks is None else ranks
     steps = list(config.mode.steps)
     if products and not steps:

@@ -209,7 +209,7 @@ class _Trial:
         An operation on all vertices, such as pooling, may give the same outputs for some batch by chance.
         """
         first, *others = self._graph.seeds
-        # The neighbors of these vertices would not be missed.
+        # Missing neighbors of such vertices would not be noticed.
         if not expected[self._place.from_numpy(first)].isfinite().all():
             return None
         for reach in candidates:
