@@ -1,4 +1,4 @@
-"""Entry point of every rank: ``python -P -m mpi4py -m gnnloom.trainer [ACTION] CONFIG.json``, or options by hand.
+"""Entry point of every rank: ``python -P -m mpi4py -m gnnloom.trainer [ACTION] CONFIG.json``, or options.
 
 ACTION is ``predict`` or ``propagate``; without one, the ranks train.
 
@@ -6,14 +6,13 @@ ACTION is ``predict`` or ``propagate``; without one, the ranks train.
     mpirun -n 4 python -P -m mpi4py -m gnnloom.trainer predict --catalog catalog --dataset cora --ranks 4 --run NAME
 
 Ranks first compare their commands, options and versions, and do not begin if they differ. An error that all ranks know
-of is reported once, by the lowest rank that has it, and every rank exits with the error's code. An error of storage, of
-the system or of memory that only one rank meets is reported in one line by that rank, which ends the job with the
-error's code. Any other exception ends the whole job at once, with its traceback (also while modules are imported,
-thanks to ``-m mpi4py``). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training writes a checkpoint after
-the current epoch and exits with code 75; the same command continues from there. A propagation does so after the
-current columns. A prediction ends at once.
-``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes such a code there, and all
-ranks exit with code 0.
+about is reported once, by the lowest rank that has the error, and every rank exits with the error's code. A storage,
+system or memory error on a single rank is reported in one line by that rank, which ends the job with the error's code.
+Any other exception ends the whole job at once, with its traceback (also while modules are imported, thanks to ``-m
+mpi4py``). On SIGTERM (or SIGUSR1, which MPICH's launcher forwards) a training run writes a checkpoint after the current
+epoch and exits with code 75; the same command continues from there. A propagation does so after the current columns. A
+prediction ends at once. ``--restart`` starts over instead. If ``$GNNLOOM_EXIT_CODE_FILE`` names a file, rank 0 writes
+the exit code to this file, and all ranks exit with code 0.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     comm = world()
     level = logging.INFO if comm.rank == 0 else logging.ERROR
     log_to_stderr(level)
-    # A batch job has nobody who would show it.
+    # Nobody would show the progress of a batch job.
     if comm.rank == 0 and ERROR_FOLDER in os.environ:
         report_progress()
     try:
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             lambda job: alike_command(job.command, {**job.config.to_json(), "restart": job.restart}),
         )
         name_job(comm)
-        # What killed jobs left.
+        # Files that killed jobs left.
         if comm.this_machine().rank == 0:
             remove_abandoned()
         if isinstance(job.config, PredictConfig):

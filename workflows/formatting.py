@@ -1,4 +1,4 @@
-"""Figures as text for people: bytes, seconds, counts."""
+"""Formats figures for people: bytes, seconds, counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from gnnloom.storage.artifacts.links import BASELINES
 from gnnloom.storage.wording import printable
 
-#: Times from here on are written in minutes, which are accurate enough for them.
+#: Longer times are written in minutes, which are accurate enough.
 _TEN_MINUTES = 600
 #: Labels of the figures of pairs, in their order.
 _PAIR_FIGURES: Final = {
@@ -23,7 +23,7 @@ _PAIR_FIGURES: Final = {
 
 
 def in_html(text: str) -> str:
-    """Text from data, files or elsewhere as HTML that shows it; control characters appear as Python escapes."""
+    """Escape text from data or files for HTML; control characters appear as Python escapes."""
     return escape(printable(text, keep="\n"))
 
 
@@ -48,7 +48,7 @@ def noted(result: Mapping[str, Any], name: str) -> str:
 
 
 def filtered_figures(result: Mapping[str, Any]) -> dict[str, float]:
-    """Figures of test pairs among all vertices by what they are called, such as ``Hits@10``; empty without them."""
+    """Figures of test pairs among all vertices by their labels, such as ``Hits@10``; empty without such figures."""
     found = {name: value for name, value in result.get("filtered", {}).items() if value is not None}
     hits = sorted(int(name.removeprefix("hits_")) for name in found if name != "mrr")
     first = {"MRR": found["mrr"]} if "mrr" in found else {}
@@ -56,7 +56,7 @@ def filtered_figures(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def readable_range(low: float, high: float) -> str:
-    """Format an estimated count by its range, such as ``about 1.4 to 1.7 M``; an exact one with all digits."""
+    """Format an estimated count as a range, such as ``about 1.4 to 1.7 M``; an exact count with all digits."""
     if low == high and float(low).is_integer():
         return f"{int(low):,}"
     factor, unit = next(((size, name) for size, name in _UNITS if high >= size), (1.0, ""))
@@ -77,7 +77,7 @@ _UNITS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 def readable_bytes(count: float) -> str:
     """Format bytes in the largest unit that keeps the number at 1 or above."""
     for unit, decimals in (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 1)):
-        # As it would be written: 1023.96 would be rounded up to 1024.0.
+        # Compared in its rounded form: 1023.96 would be rounded up to 1024.0.
         if round(abs(count), decimals) < 1024:
             return f"{count:.{decimals}f} {unit}"
         count /= 1024
@@ -96,17 +96,17 @@ def readable_seconds(seconds: float) -> str:
 
 
 def baseline_rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Format the test figures of a run next to scores that need no training, as rows with one of names first.
+    """Format the test figures of a run next to scores that need no training, as rows after a row of names.
 
     Returns:
-        Rows of the same length; none if the run has no such scores.
+        Rows of equal length; empty if the run has no such scores.
     """
     stored: Mapping[str, Mapping[str, float | None]] = result.get("baselines") or {}
     # Files of results have their entries in alphabetical order.
     baselines = {name: stored[name] for name in BASELINES if name in stored}
     if not baselines:
         return []
-    # All rows compare with the same negatives, so a note is about the whole column.
+    # All rows use the same negatives, so a note applies to the whole column.
     figures = [name for name in _PAIR_FIGURES if any(each.get(name) is not None for each in baselines.values())]
     rows = {"this run": {name: result.get(f"test_{name}") for name in figures}, **baselines}
     return [

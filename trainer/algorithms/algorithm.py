@@ -1,4 +1,4 @@
-"""The descriptor of a distributed algorithm, and what its operator is built from."""
+"""The descriptor of a distributed algorithm, and the context in which its operator is built."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from gnnloom.trainer.operators.operator import LayerPlan, Operator
     from gnnloom.trainer.place.place import Place
 
-#: Capabilities beyond the two products, which every algorithm has, as messages about algorithms without them say it. A
-#: model states the ones that it needs.
-#: The operator fetches the rows of a vertex's in-neighbors as they are, not only their weighted sums.
+#: Capabilities beyond the two products, which every algorithm has, in the words of messages about algorithms that lack
+#: them. A model states the capabilities that it needs. The operator fetches the individual rows of a vertex's
+#: in-neighbors, not only their weighted sums.
 NEIGHBORS = "fetch the rows of in-neighbors"
-#: Every layer's input has the same layout, with whole rows, so a layer may multiply with two weights in a row.
+#: Every layer's input has the same layout, with whole rows, so a layer may multiply by two weights in a row.
 ONE_LAYOUT = "keep whole rows in one layout"
 #: The entries of the adjacency may stay on disk.
 STREAMS = "leave the adjacency on disk"
@@ -59,7 +59,7 @@ class OperatorContext(Generic[Shards]):
         axes: axis of the process grid to its number of ranks, in the order of ``Algorithm.axes``.
         shards: this rank's shards, opened.
         normalization: normalization of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
-        place: where the operator's results and the rows on their way between ranks are.
+        place: place of the operator's results and of rows on their way between ranks.
         plan: widths and product orders of the model's layers.
         differentiates: gradients go back through the products with the adjacency, so its transpose is needed.
         counter: counts the bytes that this rank reads.
@@ -79,28 +79,28 @@ class OperatorContext(Generic[Shards]):
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(Generic[Shards]):
-    """A distributed algorithm: what a user may choose and how it is built.
+    """A distributed algorithm: its options and the function that builds its operator.
 
     The module that holds it must not import torch, MPI or numba, except inside ``build``. Its docstring states the
-    words that an epoch sends, after the paper.
+    number of words that an epoch sends, after the paper.
 
     Attributes:
         name: as given with ``--algorithm``.
-        order: position among the choices; equal ones are sorted by name.
+        order: position among the choices; algorithms of equal order are sorted by name.
         help: one line of help text.
         source: paper and section.
         axes: axes of the process grid, in the order of ``--grid``.
         reads: the kind of shards that a rank reads.
         build: builds the operator of one rank. It reads this rank's adjacency and communicates nothing.
-        capabilities: what the operator can do beyond the two products, such as :data:`NEIGHBORS`.
-        lacks: for some options of the algorithm's own, the values with which its operator lacks some capabilities.
+        capabilities: abilities of the operator beyond the two products, such as :data:`NEIGHBORS`.
+        lacks: for some of the algorithm's options, the values for which its operator lacks some capabilities.
         options: the algorithm's own options by name. Names are unique among all algorithms and fields of TrainConfig;
             algorithms that share a name share the option. ``gnnloom train --help`` shows them as ``--name``.
-        footprint: what a rank holds in every layer and of the output, from the ranks along each axis and the order of
-            each layer's products (see :class:`gnnloom.trainer.operators.operator.LayerPlan`). None if it is not known,
-            or exactly known from row shards.
-        steps: what the ranks send and multiply in an epoch, in about the order in which they do, from the workload, the
-            ranks along each axis and the algorithm's own options. None if it is not known: the planner then leaves the
+        footprint: a rank's share of every layer and of the output, from the ranks along each axis and the order of
+            each layer's products (see :class:`gnnloom.trainer.operators.operator.LayerPlan`). None if unknown, or
+            exactly known from row shards.
+        steps: messages and products of an epoch, roughly in order, from the workload, the
+            ranks along each axis and the algorithm's own options. None if unknown: the planner then leaves the
             algorithm out.
     """
 
@@ -118,7 +118,7 @@ class Algorithm(Generic[Shards]):
     steps: Callable[[Workload, Mapping[str, int], Mapping[str, Any]], list[Step]] | None = None
 
     def settled_grid(self, grid: tuple[int, ...] | None, num_ranks: int) -> dict[str, int]:
-        """Axes and the ranks along them; without a ``grid``, the one whose axes differ least.
+        """Axes and the ranks along them; without a ``grid``, the grid whose axes differ least.
 
         Raises:
             InputError: the grid does not fit the algorithm or the number of ranks; the message lists grids that fit.
@@ -144,6 +144,6 @@ def build_on_grid(
     grid = ProcessGrid(context.comm, context.axes, context.place)
     adjacency = GridAdjacency(context.shards.shards, context.normalization, context.place, context.counter)
     operator = build(grid, adjacency)
-    # Only the operator holds the blocks from here on, so each is freed when the operator releases it.
+    # From here on, only the operator holds the blocks, so each block is freed when the operator releases it.
     adjacency.forget()
     return operator

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gnnloom.trainer.operators.operator import Operator
 
 
-#: Blocks of the features are multiplied by one call as long as they take at most these bytes. On many ranks, a row of
-#: the output has an entry in few blocks, and each call reads and writes it for them; and a call takes microseconds.
+#: One call multiplies several blocks of the features, up to this number of bytes. On many ranks, a row of the output
+#: has entries in few blocks, but each call reads and writes the row; and a call takes microseconds.
 _TOGETHER_BYTES = 16 << 20
 #: Minimum number of calls of a product with more blocks; the arrival of the first block is not hidden.
 _LEAST_CALLS = 4
@@ -33,7 +33,7 @@ def blocks_together(n: int, blocks: int, copies: int, width: int, number_size: i
     """Number of blocks of the features that are multiplied by one call.
 
     Args:
-        width: the largest of the model, as layers share the blocks of the adjacency.
+        width: largest width of the model, because layers share the blocks of the adjacency.
     """
     taken = -(-blocks // copies)
     fitting = _TOGETHER_BYTES // max(1, -(-n // blocks) * width * number_size)
@@ -70,7 +70,7 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
 
 
 def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:  # noqa: ARG001
-    """An epoch; also of the copies of ``replicated``, which divide the broadcasts and sum their results.
+    """The steps of an epoch; also for the copies of ``replicated``, which divide the broadcasts and sum their results.
 
     Tripathy, Yelick, Buluc (SC 2020), sections IV-A and IV-B; copies sum by a reduce-scatter instead of an all-reduce.
     """
@@ -85,9 +85,9 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         kind = Kind.PROPAGATE_BACKWARD if backward else Kind.PROPAGATE_FORWARD
         found.scale(held * width, backward)
         found.exchange(kind, collected, width, axes=("replica",) if copies > 1 else ())
-        # The busiest copy takes one source block more than the others if they do not divide.
+        # The busiest copy takes one source block more than the others if the blocks do not divide evenly.
         found.multiply(part=taken / blocks / blocks, rows=rows, columns=rows * together, width=width, calls=calls)
-        # The blocks of a call arrive while the blocks of the call before are multiplied.
+        # The blocks of a call arrive while the blocks of the previous call are multiplied.
         found.communicate(kind, Operation.BROADCAST, ("row",), n * width, blocks, overlapped=pipelined(calls))
         if copies > 1:
             found.communicate(kind, Operation.REDUCE_SCATTER, ("replica",), n * width, blocks)
@@ -103,7 +103,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
 
 
 def _collected(n: int, blocks: int, copies: int) -> Exchange:
-    """Rows that the copies of a block send to the one that broadcasts it; an empty range is not sent."""
+    """Rows that the copies of a block send to the copy that broadcasts it; an empty range is not sent."""
     parts = blocks * copies
     rows = messages = 0
     for copy in range(copies):

@@ -1,8 +1,8 @@
 """``p2p``: point-to-point exchange of exactly the rows that each rank needs.
 
 A product of width w sends km1 * w words, where km1 is the connectivity-1 cut of the column-net hypergraph, in one
-message to each rank that needs a row. With ``--exchange cover``, ranks send a sum in place of several rows where that
-is less: the fewest words that this allows, in the same messages.
+message to each rank that needs a row. With ``--exchange cover``, ranks send a sum in place of several rows if that is
+less, so that the number of words is minimal, in the same messages.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def build(context: OperatorContext[OwnRowShard]) -> Operator:
         context.normalization,
         context.place,
         multiplies=context.differentiates,
-        # An evaluation from disk exchanges rows, whatever the training does.
+        # An evaluation from disk always exchanges rows.
         covers=context.options["exchange"] == COVER and not context.shards.shard.on_disk,
     )
 
 
 def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:  # noqa: ARG001
-    """An epoch, from what the partition's ranks exchange for a product.
+    """The steps of an epoch, from the partition's exchange for a product.
 
     Demirci, Haldar, Ferhatosmanoglu (PVLDB 16(4), 2022), section 5: a product of width w sends km1 * w words. With
     ``--exchange cover``, it sends w words for each row and sum of the minimum covers.
@@ -56,10 +56,10 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         raise InputError("algorithm p2p: its traffic depends on a partition, and there is none")
     rows = share(work.num_vertices, ranks)
     for _, backward, width in work.products:
-        # Gradients through attention return to where the rows came from.
+        # Gradients through attention return to the ranks from which the rows came.
         exchange = back if backward and not work.attends else forward
         neighbors, sent = (0.0, 0.0) if exchange is None else (exchange.messages / ranks, exchange.rows / ranks)
-        # No partition stores how many nonzeros lie in own columns: every column, own or received, counts alike.
+        # Partitions do not store the number of nonzeros in own columns: all columns, own or received, count alike.
         own = rows / (rows + sent) / ranks
         # Own columns, while the rows of other ranks arrive.
         found.multiply(part=own, rows=rows, columns=rows, width=width)
@@ -68,8 +68,8 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             found.exchange(kind, exchange, width, overlapped=1.0)
             found.touch(3 * exchange.busiest_rows * width, 2)
         if neighbors:
-            # Then the columns of each neighbor, in as many rows as that neighbor receives: in a symmetric matrix, these
-            # rows have entries in those columns.
+            # Then the columns of each neighbor, in the number of rows that this neighbor receives: in a symmetric
+            # matrix, these rows have entries in the neighbor's columns.
             each = sent / neighbors
             found.multiply(part=1 / ranks - own, rows=each, columns=each, width=width, calls=neighbors)
             found.narrow(rows * width)

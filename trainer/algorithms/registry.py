@@ -1,4 +1,4 @@
-"""All algorithms: gnnloom's, and algorithms that installed packages announce."""
+"""Finds all algorithms: gnnloom's, and algorithms of other installed packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALGORITHMS: Mapping[str, Algorithm[Any]] = load_descriptors(
 
 
 def declared_options() -> dict[str, Option]:
-    """The algorithms' own options by name; the first algorithm that has an option declares it."""
+    """The algorithms' own options by name; if algorithms share an option, the first one declares it."""
     found: dict[str, Option] = {}
     for algorithm in ALGORITHMS.values():
         found = {**algorithm.options, **found}

@@ -1,8 +1,8 @@
-"""The steps of an epoch: what the ranks send each other, exactly, and what a rank multiplies.
+"""The steps of an epoch: the exact messages between ranks, and the products of a rank.
 
 An algorithm's descriptor lists the steps of its epoch (:attr:`~gnnloom.trainer.algorithms.algorithm.Algorithm.steps`).
-Words and messages follow without running anything, and time follows with the rates of a machine. Collectives count as
-:mod:`gnnloom.trainer.comm.traffic` counts them: as rings, summed over all ranks.
+The steps give words and messages without running anything, and time together with the rates of a machine. Collectives
+count as :mod:`gnnloom.trainer.comm.traffic` counts them: as rings, summed over all ranks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gnnloom.storage.matrix.ranges import Span, split_range
 from gnnloom.trainer.algorithms.workload import Exchange, Product, Workload, share
 from gnnloom.trainer.comm.traffic import Kind
 
-#: Bytes of a float64 and of an int64, in which sums over vertices and counts travel.
+#: Bytes of a float64 and of an int64, the dtypes in which sums over vertices and counts are sent.
 _WIDE = 8
 
 
@@ -38,12 +38,12 @@ class Communication:
         group: ranks of a group.
         stride: distance of neighbors of a group in the order of all ranks.
         groups: number of groups, which communicate at the same time.
-        elements: numbers in the operands, summed over all calls of all groups; of an exchange, numbers sent.
-        calls: of all groups; of an exchange, messages.
+        elements: numbers in the operands, summed over all calls of all groups; for an exchange, numbers sent.
+        calls: calls of all groups; for an exchange, messages.
         element_size: bytes of a number.
-        busiest: of an exchange: share of the elements, and of the calls, that the busiest rank has.
-        overlapped: share of it that is under way while the sparse product before it is formed; as much of that product
-            is there to hide it.
+        busiest: for an exchange, the busiest rank's share of the elements and of the calls.
+        overlapped: share of the transfer that is under way during the preceding sparse product; the same share of this
+            product can hide it.
     """
 
     kind: Kind
@@ -79,9 +79,9 @@ class SparseWork:
     """Products of a rank's part of the adjacency.
 
     Attributes:
-        nnz: of the busiest rank, in all calls together; ``average`` is the average over all ranks.
-        rows, columns: of one call's block.
-        width: columns of the dense operand that a rank holds.
+        nnz: nonzeros of the busiest rank, in all calls together; ``average`` is the average over all ranks.
+        rows, columns: size of one call's block.
+        width: number of columns of the dense operand that a rank holds.
         calls: kernel calls, one for each block.
     """
 
@@ -108,8 +108,8 @@ class ElementWork:
     """Passes over arrays in memory.
 
     Attributes:
-        numbers: read or written by a rank.
-        calls: operations that do so.
+        numbers: numbers that a rank reads or writes.
+        calls: number of operations.
     """
 
     numbers: float
@@ -196,7 +196,7 @@ class Steps:
         )
 
     def multiply(self, *, part: float, rows: float, columns: float, width: float, calls: float = 1.0) -> None:
-        """Add a product with the adjacency, of whose nonzeros a rank has the share ``part``."""
+        """Add a product with the adjacency; a rank has the share ``part`` of the nonzeros."""
         average = self.work.nnz * part
         self.found.append(
             SparseWork(
@@ -208,9 +208,9 @@ class Steps:
         """Add a layer's products with its weights, forward and backward.
 
         Args:
-            rows, inner: of the features that a rank multiplies.
-            columns: of the result that a rank holds.
-            calls: pieces in which the product is formed.
+            rows, inner: size of the features that a rank multiplies.
+            columns: number of columns of the result that a rank holds.
+            calls: number of pieces in which the product is formed.
         """
         for _ in range(self.work.weights):
             self.found.append(DenseWork(rows=rows, inner=inner, columns=columns, calls=calls))
@@ -219,7 +219,7 @@ class Steps:
                 self.found.append(DenseWork(rows=rows, inner=columns, columns=inner, calls=calls))
 
     def scale(self, numbers: float, backward: bool) -> None:
-        """Add the pass that scales what a rank holds before it is sent, unless all factors are 1.
+        """Add the pass that scales a rank's rows before they are sent, unless all factors are 1.
 
         ``p2p`` scales while it multiplies instead.
         """
@@ -237,7 +237,7 @@ class Steps:
 
 
 def pipelined(pieces: float) -> float:
-    """The share of a transfer in ``pieces`` that is under way while the piece before, or after, it is multiplied."""
+    """The share of a transfer in ``pieces`` that overlaps with the product of the previous or the next piece."""
     return 1 - 1 / max(1.0, pieces)
 
 
@@ -260,9 +260,9 @@ def add_common(steps: Steps, spreads: list[Spread], weight_axes: tuple[str, ...]
     """Add what all algorithms share: normalization, residuals, the loss and the sum of the gradients.
 
     Args:
-        spreads: of the input of every layer, and of the output.
+        spreads: spread of the input of every layer, and of the output.
         weight_axes: axes along which the gradients of a parameter that all ranks hold are summed.
-        summed: number of such parameters.
+        summed: number of these parameters.
     """
     work = steps.work
     for layer in range(work.num_layers - 1):
@@ -299,7 +299,7 @@ def _add_hidden(steps: Steps, spread: Spread, dim: int) -> None:
     held = dim * groups / columns
     for factor in (1, 1, 2):
         steps.communicate(Kind.NORM, Operation.ALL_REDUCE, axes, factor * held, groups)
-    # Running averages of all columns, which the ranks of a column group hold in parts.
+    # Running averages of all columns, which are divided among the ranks of a column group.
     of_columns = steps.ranks // columns
     steps.communicate(Kind.NORM, Operation.ALL_REDUCE, spread.columns, 2 * dim * of_columns, of_columns)
 
@@ -336,10 +336,10 @@ def add_alignment(steps: Steps, source: Spread, target: Spread, dim: int, *, bac
 
 
 def _moved(steps: Steps, source: Spread, target: Spread, dim: int) -> tuple[float, float]:
-    """Entries and messages that bring every rank what it lacks: one message from each block of the source.
+    """Entries and messages that bring every rank its missing entries: one message from each block of the source.
 
-    Exact if both layouts have the vertices in the same order. Between two random orders the entries are the expected
-    ones, and every two blocks of rows are taken to share a vertex.
+    Exact if both layouts have the vertices in the same order. Between two random orders, the number of entries is an
+    expected value, and any two blocks of rows are assumed to share a vertex.
     """
     n, names = steps.work.num_vertices, list(steps.axes)
     if _split(steps, source) == _split(steps, target):
@@ -385,7 +385,7 @@ def _meeting(steps: Steps, axes: tuple[str, ...], size: int, span: Span) -> int:
     count = steps.size(axes)
     if start >= stop:
         return 0
-    # With fewer items than blocks, every item is a block of its own.
+    # With fewer items than blocks, every item is a separate block.
     if size < count:
         return stop - start
     first, last = ((item + 1) * count - 1 for item in (start, stop - 1))
@@ -399,7 +399,7 @@ def products_by_layer(work: Workload) -> dict[int, list[Product]]:
 
 @dataclass(frozen=True)
 class Volume:
-    """Bytes and messages sent in an epoch by all ranks, by kind; whole numbers unless they are estimates."""
+    """Bytes and messages that all ranks send in an epoch, by kind; whole numbers unless estimated."""
 
     bytes: Mapping[str, float]
     messages: Mapping[str, float]

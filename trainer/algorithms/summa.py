@@ -61,7 +61,7 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
 
 
 def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:
-    """An epoch; also of the layers of ``split3d``, which divide the sum over the vertices.
+    """The steps of an epoch; also for the layers of ``split3d``, which divide the sum over the vertices.
 
     Tripathy, Yelick, Buluc (SC 2020), sections IV-C and IV-D.
     """
@@ -84,7 +84,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
             width=held,
             calls=calls,
         )
-        # The operands of a stage arrive while the operands of the stage before are multiplied.
+        # The operands of a stage arrive while the operands of the previous stage are multiplied.
         hidden = pipelined(calls)
         for entries, size in (
             (numbers, work.row_size),
@@ -96,7 +96,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
                     Kind.ADJACENCY, Operation.BROADCAST, ("column",), entries, rows * stages, size, overlapped=hidden
                 )
         found.communicate(kind, Operation.BROADCAST, ("row",), n * width, columns * stages, overlapped=hidden)
-        # Blocks that arrive are prepared for their product in every epoch: their rows are listed.
+        # Arriving blocks are prepared for their product in every epoch: their rows are listed.
         arriving = calls * (columns - 1) / columns
         found.touch(_PREPARED * arriving * numbers / max(1, rows * stages), _PREPARED * arriving)
         found.communicate(kind, Operation.REDUCE_SCATTER, layer_axes, n * width, rows * columns)
@@ -110,7 +110,7 @@ def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -
         for kind, width in ((Kind.TRANSFORM_FORWARD, before), (Kind.TRANSFORM_BACKWARD, after)):
             found.communicate(kind, Operation.BROADCAST, ("column",), n * width * work.weights, calls)
         found.transform(layer, rows=share(n, rows * layers), inner=before, columns=share(after, columns), calls=columns)
-        # One piece after the other is added to a sum that is as wide as what a rank holds of the result.
+        # Pieces are added one after the other to a sum that is as wide as the rank's part of the result.
         for width in (after, before) if work.has_input_gradient(layer) else (after,):
             if columns > 1:
                 found.touch(3 * work.weights * share(n, rows * layers) * width, work.weights * columns)
@@ -127,8 +127,7 @@ def _all_stages(n: int, axes: Mapping[str, int], width: int) -> int:
 def lists_entries(n: int, nnz: int, stages: int) -> bool:
     """Whether blocks are sent with the row of every entry instead of the number of entries of every row.
 
-    One choice for all blocks, the one that takes fewer numbers in total, so that the bytes are known without reading
-    the graph.
+    One choice for all blocks, by the smaller total of numbers, so that the bytes are known without reading the graph.
     """
     return nnz < stages * n
 

@@ -41,11 +41,11 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
     """Footprint of a rank; see :mod:`gnnloom.trainer.operators.tensor3d` for the roles of the axes."""
     outer, inner, depth = "x", "y", "z"
     found: list[Footprint] = []
-    # One more than there are layers, for the output.
+    # One more than the number of layers, for the output.
     for propagates_first in (*orders, True):
         target = depth if propagates_first else inner
         width = inner if propagates_first else depth
-        # Ranks along depth hold copies of a layer's input, but of the model's input features a share each.
+        # Ranks along depth hold copies of a layer's input, but separate shares of the model's input features.
         copy = 1 / (axes[outer] * axes[inner])
         held = copy if found else copy / axes[depth]
         found.append(
@@ -64,7 +64,7 @@ def footprint(axes: Mapping[str, int], orders: Sequence[bool]) -> list[Footprint
 
 
 def steps(work: Workload, axes: Mapping[str, int], options: Mapping[str, Any]) -> list[Step]:
-    """An epoch: Ranjan et al. (SC 2025), section 3, and our variant for A (H W)."""
+    """The steps of an epoch: Ranjan et al. (SC 2025), section 3, and our variant for A (H W)."""
     found, n = Steps(work, axes), work.num_vertices
     outer, inner, depth = "x", "y", "z"
     products = products_by_layer(work)

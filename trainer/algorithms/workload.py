@@ -19,10 +19,10 @@ class Exchange:
     """Rows that the ranks of a partition exchange for one product; a partition stores these figures.
 
     Attributes:
-        rows: sent by all ranks.
-        messages: sent by all ranks, one for every pair of ranks that share a row.
-        busiest_rows: sent or received by the rank that sends or receives most.
-        busiest_messages: of the rank that has most.
+        rows: rows sent by all ranks.
+        messages: messages sent by all ranks, one for every pair of ranks that share a row.
+        busiest_rows: rows sent or received by the rank that sends or receives most.
+        busiest_messages: messages of the rank that has most.
     """
 
     rows: float
@@ -33,7 +33,7 @@ class Exchange:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A graph, a model and the sizes of what is sent.
+    """A graph, a model and the sizes of messages.
 
     Attributes:
         nnz: nonzeros of the adjacency, self loops included.
@@ -46,12 +46,12 @@ class Workload:
         weights: weight matrices by which every layer multiplies.
         adds_own: the layer adds a product of the vertex's own features to the product of its neighbors' features.
         attends: neighbors are weighted by attention, whose gradients return along the forward exchange.
-        vectors: parameters that all ranks hold whatever the algorithm: biases, and scales of a normalization.
-        matrices: parameters of the weight matrices.
+        vectors: number of parameters that all ranks hold with any algorithm: biases, and scales of a normalization.
+        matrices: number of parameters of the weight matrices.
         norm: ``none``, ``layer`` or ``batch``.
         residual: hidden layers of equal width add their input.
         unit_embedding: the last layer's input has rows of length 1.
-        clips: the length of the gradient is limited.
+        clips: the norm of the gradient is limited.
         splits_classes: the loss needs all scores of a vertex, so ranks that hold some columns sum over the others.
         double_order: layers alternate between two orders of the vertices.
         feature_size, parameter_size, score_size: bytes of a number in features, in sums (such as gradients of
@@ -61,7 +61,8 @@ class Workload:
         scaled_sides: whether the normalization scales features before a forward product, and gradients before a
             backward one.
         heaviest: nonzeros of the busiest rank over the average.
-        exchange, exchange_back: of the product and of the product with the transpose, for algorithms over a partition.
+        exchange, exchange_back: exchange for the product and for the product with the transpose, for algorithms over a
+            partition.
     """
 
     num_vertices: int
@@ -141,14 +142,14 @@ def share(size: float, parts: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """One rank's shares in one layer, each of the whole: n rows of the layer's width, or the nonzeros.
+    """One rank's shares in one layer, as fractions of n rows of the layer's width, or of the nonzeros.
 
     Attributes:
-        rows: rows of the layer's input, whatever their columns.
+        rows: rows of the layer's input, with any columns.
         held: entries of the layer's input.
         product: entries of its product with the adjacency, before it is summed over ranks.
-        received: entries that arrive at a time for a product, in addition to those held.
-        adjacency: nonzeros of the matrix that the layer multiplies with.
+        received: entries that arrive at a time for a product, in addition to ``held``.
+        adjacency: nonzeros of the matrix by which the layer multiplies.
         arriving: nonzeros that arrive at a time for a product.
         pointers: row pointers of that matrix, as a multiple of n; every block of columns has its own.
         window: names of the axes that split the rows and columns of that matrix, if these change from layer to layer.
@@ -166,7 +167,7 @@ class Footprint:
     received_bytes: int = 0
 
     def arriving_bytes(self, whole: float) -> float:
-        """Bytes that arrive at a time, at most, for a product with a dense matrix of ``whole`` bytes."""
+        """Maximum number of bytes that arrive at a time for a product with a dense matrix of ``whole`` bytes."""
         return max(self.received * whole, min(self.received_bytes, whole))
 
 

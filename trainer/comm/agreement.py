@@ -1,7 +1,7 @@
 """Keeps ranks in agreement: a failure on one rank fails all ranks, and values that must be equal are compared.
 
-An exchange of :func:`together` is one number per rank, whatever is compared. So ranks that were started with different
-commands, or with different versions of gnnloom, meet in an exchange of one form, and find out that they differ.
+The exchange of :func:`together` is always one number per rank. So ranks that were started with different commands, or
+with different versions of gnnloom, take part in the same exchange, and notice that they differ.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from gnnloom.trainer.place.arrays import as_array
 
 Result = TypeVar("Result")
 
-#: Name of the fact that says what a rank is doing. Ranks that differ in it have no other facts in common.
+#: Name of the fact that describes the rank's activity. Ranks that differ in it have no other facts in common.
 COMMAND: Final = "command"
 #: Bits of a hash of facts; a float64 holds it exactly.
 _HASH_BITS: Final = 52
 #: Hexadecimal digits of a digest that float64 holds exactly.
 _DIGITS: Final = 13
-#: Kinds of ranks, ranks of a kind, and facts that an error about ranks that differ names.
+#: Maximum number of kinds of ranks, of ranks of a kind, and of facts that an error about differing ranks names.
 _MOST_KINDS, _MOST_RANKS, _MOST_FACTS = 4, 3, 3
 
 
@@ -43,7 +43,7 @@ class Alike:
 
     Attributes:
         facts: name to value, as an error names them.
-        advice: what to do if they differ.
+        advice: advice if the facts differ.
     """
 
     facts: Mapping[str, str]
@@ -64,7 +64,7 @@ class CollectiveError(GnnloomError):
         self.code = code
 
     def __reduce__(self) -> tuple[Callable[..., CollectiveError], tuple[object, ...]]:
-        """Pickled by processes that plan for others."""
+        """For processes that plan on behalf of others and pickle the error."""
         return partial(CollectiveError, reports=self.reports, code=self.code), self.args
 
 
@@ -74,12 +74,12 @@ def together(
     """Run ``action`` on every rank; if it fails on one rank, fail on all. Collective.
 
     Args:
-        action: must not communicate, as a failed rank would leave the others waiting.
-        alike: what must be the same on all ranks, given the result of the action.
+        action: must not communicate, because a failed rank would leave the others waiting.
+        alike: facts that must be the same on all ranks, given the result of the action.
 
     Raises:
         CollectiveError: ``action`` raised a GnnloomError, or an error of storage or memory, on some rank; or the ranks
-            differ, and the message names the facts and the ranks.
+            differ; the message names the facts and the ranks.
     """
     failure: Exception | None = None
     message, state = "", 0
@@ -95,8 +95,8 @@ def together(
         if reported is None:
             raise
         failure, (message, state) = error, reported
-    # Every rank reaches this exchange, whether or not its action failed, so no rank waits for a failed one. A number
-    # above zero is the exit code of an error, one below the hash of what must be alike.
+    # Every rank reaches this exchange, whether or not its action failed, so no rank waits for a failed one. A positive
+    # number is the exit code of an error, a negative number the hash of facts that must be alike.
     states = comm.gather_numbers([state])[:, 0]
     failed = np.flatnonzero(states > 0)
     if not failed.size:
@@ -111,10 +111,10 @@ def together(
 
 
 def broadcast_bytes(comm: Communicator, content: bytes, length: int, root: int) -> bytes:
-    """The content of one rank, on every rank. Collective; counted as setup.
+    """Return one rank's content on every rank. Collective; counted as setup.
 
     Args:
-        length: of the root's content.
+        length: length of the root's content.
     """
     buffer = torch.tensor(list(content) if comm.rank == root else [0] * length, dtype=torch.uint8)
     comm.broadcast(buffer, root, Kind.SETUP)
@@ -145,16 +145,16 @@ def _difference(comm: Communicator, states: NDArray[np.float64], mine: Alike) ->
     """The error for ranks that differ; the same message on every rank. Collective.
 
     Args:
-        states: (size,) a number for every rank, equal where the facts are.
+        states: (size,) a number for every rank, equal for equal facts.
     """
     _, firsts, kinds, sizes = np.unique(states, return_index=True, return_inverse=True, return_counts=True)
-    # The most frequent ones, in the order of their lowest ranks.
+    # The most frequent kinds, in the order of their lowest ranks.
     shown = sorted(np.argsort(-sizes, kind="stable")[:_MOST_KINDS], key=lambda kind: firsts[kind])
     content = _encoded(mine.facts)
     lengths = comm.gather_numbers([len(content)])[:, 0].astype(int)
     described: list[tuple[list[int], dict[str, str]]] = []
     for kind in shown:
-        # One rank of each kind describes it to all, so nobody receives a description from every rank.
+        # One rank of each kind describes it to all ranks, so no rank receives a description from every other rank.
         first = int(firsts[kind])
         facts = json.loads(broadcast_bytes(comm, content, int(lengths[first]), first))
         described.append((np.flatnonzero(kinds == kind).tolist(), facts))
@@ -185,7 +185,7 @@ def _differences(described: Sequence[tuple[list[int], dict[str, str]]]) -> str:
 
 
 def named_ranks(ranks: Sequence[int], most: int) -> str:
-    """``rank 2``, ``ranks 0, 1`` or ``ranks 0, 1, 2 and 5 more``, where at most ``most`` are named."""
+    """``rank 2``, ``ranks 0, 1`` or ``ranks 0, 1, 2 and 5 more``, with at most ``most`` ranks named."""
     shown = ", ".join(map(str, sorted(ranks)[:most]))
     hidden = len(ranks) - most
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {hidden} more" if hidden > 0 else "")

@@ -1,4 +1,4 @@
-"""Requirements of operators, layouts and the training loop for a transport between ranks."""
+"""Defines the interface of transports between ranks, for operators, layouts and the training loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reduction(Enum):
 
 
 class Request(Protocol):
-    """A transfer in flight; opaque to all but the communicator that began it."""
+    """A transfer in flight; opaque to everything except the communicator that began it."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Machine:
     """The ranks of a group that share the memory of one machine.
 
     Attributes:
-        rank: number of this rank among them, in the order of the group.
-        ranks: how many they are.
-        cores: distinct cores that they may use.
+        rank: number of this rank among these ranks, in the order of the group.
+        ranks: number of ranks that share it.
+        cores: number of distinct cores that these ranks may use.
     """
 
     rank: int = 0
@@ -47,16 +47,16 @@ class Machine:
         # Containers and launchers restrict the cores. All ranks of a machine may share the same ones, or a launcher
         # such as `srun --cpus-per-task` may bind every rank to cores of its own; counting distinct cores is right for
         # both.
-        # A rank that is bound to fewer cores than others cannot use more threads than these.
+        # A rank that is bound to fewer cores than others cannot use more threads than its cores.
         return max(1, min(self.cores // self.ranks, len(os.sched_getaffinity(0))))
 
 
 class Communicator(Protocol):
     """A group of ranks that exchange tensors.
 
-    Every rank of the group must call the methods marked collective, in the same order. Tensors are contiguous; those
-    of one message or collective have the same dtype on all ranks, and the same shape unless sizes are given. bfloat16
-    is moved but not reduced.
+    Every rank of the group must call the methods marked collective, in the same order. Tensors are contiguous; in one
+    message or collective, they have the same dtype on all ranks, and the same shape unless sizes are given. bfloat16
+    can be moved but not reduced.
     """
 
     @property
@@ -137,7 +137,7 @@ class Communicator(Protocol):
         Args:
             block: (sizes[rank], ...) this rank's rows.
             sizes: number of rows of every rank.
-            out: (sum(sizes), ...) where the result goes; a new tensor by default.
+            out: (sum(sizes), ...) memory for the result; a new tensor by default.
 
         Returns:
             (sum(sizes), ...) in the order of the ranks; ``block`` itself if the group has one rank.
@@ -150,7 +150,7 @@ class Communicator(Protocol):
         Args:
             whole: (sum(sizes), ...) this rank's summand.
             sizes: number of rows of every rank's block.
-            out: (sizes[rank], ...) where the result goes; a new tensor by default.
+            out: (sizes[rank], ...) memory for the result; a new tensor by default.
 
         Returns:
             (sizes[rank], ...); ``whole`` itself if the group has one rank.
@@ -162,7 +162,7 @@ class Communicator(Protocol):
         ...
 
     def barrier(self) -> None:
-        """Wait until every rank arrives, asleep if that takes long. Collective."""
+        """Wait until every rank arrives; sleep during long waits. Collective."""
         ...
 
     def close(self) -> None:
@@ -170,5 +170,5 @@ class Communicator(Protocol):
         ...
 
     def abort(self, code: int) -> NoReturn:
-        """End all ranks of the job at once, whatever the others are doing."""
+        """End all ranks of the job at once, without waiting for any rank."""
         ...

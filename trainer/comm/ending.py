@@ -1,4 +1,4 @@
-"""Ends a rank: together with all others, or for an error that only this rank knows of.
+"""Ends a rank: together with all others, or for an error that only this rank knows about.
 
 An error is printed, and reported in a file to the process that started the ranks, if that process asks for one.
 """
@@ -22,13 +22,13 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.reported_error import ReportedError
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 
-#: Most seconds for which a rank that ends the job waits until the launcher has read what it wrote.
+#: Maximum number of seconds that a rank that ends the job waits until the launcher has read its output.
 _READ_SECONDS = 5.0
 _POLL_SECONDS = 1e-3
 
 
 def report(error: CollectiveError) -> int:
-    """Print an error that all ranks know of, on the one that reports it; returns its exit code."""
+    """Print an error that all ranks know about, on the rank that reports it; returns the exit code."""
     if error.reports:
         ReportedError(str(error), error.code).write(LaunchedRank.from_environment().rank)
         sys.stderr.write(f"error: {error}\n")
@@ -36,10 +36,10 @@ def report(error: CollectiveError) -> int:
 
 
 def _abort(comm: Communicator, code: int) -> NoReturn:
-    """End all ranks of the job at once, after everything that this one has written was read."""
-    # The process ends inside the transport, and whatever Python has buffered is lost.
+    """End all ranks of the job at once, after all output of this rank was read."""
+    # The process ends inside the transport, where Python's buffered output would be lost.
     for stream in (sys.stdout, sys.stderr):
-        # Nobody may be reading any more, or the stream may not be a file: the other ranks must not wait for that.
+        # The reader may be gone, or the stream may not be a file: the other ranks must not wait for that.
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
             wait_until_read(stream.fileno())
@@ -47,9 +47,9 @@ def _abort(comm: Communicator, code: int) -> NoReturn:
 
 
 def end_job(comm: Communicator, error: BaseException) -> NoReturn:
-    """End the job for an error that only this rank knows of: in one line, or with the traceback of a defect.
+    """End the job for an error that only this rank knows about: in one line, or with the traceback of a defect.
 
-    The other ranks wait for this one somewhere, so they cannot be asked to leave by themselves.
+    The other ranks wait for this one somewhere, so they cannot leave by themselves.
     """
     reported = in_one_line(error)
     where = f"rank {comm.rank}" if comm.size > 1 else ""
@@ -69,7 +69,7 @@ def end_job(comm: Communicator, error: BaseException) -> NoReturn:
 def wait_until_read(file: int, seconds: float = _READ_SECONDS) -> None:
     """Wait until a pipe is empty, for at most ``seconds`` seconds; return at once if ``file`` is not a pipe.
 
-    MPICH's launcher ends a job as soon as a rank aborts it, and loses what it has not read from the ranks by then: the
+    MPICH's launcher ends a job as soon as a rank aborts it, and loses output that it has not read by then, such as the
     line with the reason.
     """
     ends = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Rows between ranks: from every rank to every other one, and from all ranks to one.
+"""Moves rows between ranks: from every rank to every other rank, and from all ranks to one.
 
 All exchanges of rows use these functions, except exchanges that overlap with a product (``operators/halo.py``).
 """
@@ -24,11 +24,11 @@ Rows = TypeVar("Rows", Tensor, NDArray[Any])
 def exchange(comm: Communicator, sends: Sequence[Tensor], receives: Sequence[Tensor], kind: Kind) -> None:
     """Send a tensor to every rank and receive one from every rank. Collective.
 
-    Empty tensors are no messages, and the tensor for this rank itself is copied.
+    Empty tensors are not sent, and the tensor for this rank itself is copied.
 
     Args:
         sends: (size,) contiguous tensors, by receiver.
-        receives: (size,) contiguous tensors to be filled, by sender, of the shapes that the senders give.
+        receives: (size,) contiguous tensors to fill, by sender, with the shapes of the senders' tensors.
     """
     requests: list[Request] = []
     for step in range(1, comm.size):
@@ -49,7 +49,7 @@ def collect(
     root: int,
     kind: Kind,
 ) -> Iterator[tuple[int, list[Rows]]]:
-    """Bring the tensors, or arrays, of all other ranks to the root. Collective, and so is going through the result.
+    """Bring the tensors, or arrays, of all other ranks to the root. Collective, including iterating over the result.
 
     The tensors of one rank arrive after the tensors of another, so that the root need not hold the tensors of all
     ranks.
@@ -59,7 +59,7 @@ def collect(
         shapes: (size,) shapes of the tensors of every rank.
 
     Yields:
-        On the root, every other rank and its tensors, in the order of the ranks. On the others nothing.
+        On the root, every other rank and its tensors, in the order of the ranks. On other ranks nothing.
     """
     given = [place.from_numpy(each) if isinstance(each, np.ndarray) else each for each in mine]
     if comm.rank != root:
@@ -82,7 +82,7 @@ def broadcast_array(comm: Communicator, array: NDArray[Any], root: int, place: P
     """The root's array, on every rank. Collective.
 
     Args:
-        array: of the same shape and dtype on every rank; its values may be overwritten.
+        array: array of the same shape and dtype on every rank; its values may be overwritten.
     """
     buffer = place.from_numpy(array)
     comm.broadcast(buffer, root, kind)
@@ -98,10 +98,10 @@ class BlockExchange:
     """
 
     def __init__(self, comm: Communicator, counts: NDArray[np.int64], place: Place, kind: Kind) -> None:
-        """Announce how many rows follow to each rank. Collective.
+        """Announce the number of rows for each rank. Collective.
 
         Args:
-            kind: kind of traffic, also of the rows unless another one is given.
+            kind: kind of traffic, also for the rows unless another kind is given.
         """
         self._comm, self._place, self._kind = comm, place, kind
         announced, arriving = place.from_numpy(counts), place.empty((comm.size,), torch.int64)
@@ -112,11 +112,11 @@ class BlockExchange:
         """Send ``counts[rank]`` rows to each rank, and receive rows from the ranks. Collective.
 
         Args:
-            rows: (sum(counts), ...) in the order of the ranks that get them.
-            out: (sum(arriving), ...) where the result goes; memory of the workspace by default.
+            rows: (sum(counts), ...) in the order of the receiving ranks.
+            out: (sum(arriving), ...) memory for the result; memory of the workspace by default.
 
         Returns:
-            (sum(arriving), ...) in the order of the ranks that send them.
+            (sum(arriving), ...) in the order of the sending ranks.
         """
         return self._exchanged(rows, self.counts, self.arriving, kind, out)
 
@@ -141,5 +141,5 @@ class BlockExchange:
 
 
 def by_rank(ranks: NDArray[Any], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The order that sorts rows by the rank that gets each, and (size,) int64 how many rows each rank gets."""
+    """The order that sorts rows by their receiving rank, and (size,) int64 number of rows for each rank."""
     return np.argsort(ranks, kind="stable"), np.bincount(ranks, minlength=size)

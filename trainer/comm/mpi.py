@@ -25,26 +25,26 @@ MAX_COUNT = 2**31 - 1
 
 #: A waiting rank spins for 0.2 ms, enough for a short message, and then sleeps between checks: if ranks outnumber
 #: cores, a spinning rank starves the one it waits for. A sleep lasts at least 50 us, the default timer slack of Linux,
-#: since shorter ones would end no sooner, and at most 5 ms, so that no rank wakes up much later than that.
+#: since shorter ones would end no sooner, and at most 5 ms, so that no rank wakes up much later.
 _SPIN_SECONDS = 2e-4
 _SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 5e-5, 5e-3
 #: Largest delay caused by late wake-ups, as a fraction of the time since anything moved.
 _LATE = 1 / 32
 #: Longest message that MPI copies in one piece.
 _PIECE_BYTES = 1 << 14
-#: A call of MPI that copies part of a message takes longer than one that finds nothing to do, by at least this many
-#: times what such a call takes if no collective is in flight: 1.2 us against 0.35.
+#: A call of MPI that copies part of a message takes longer than a call that finds nothing to do: the difference is at
+#: least this multiple of an idle call's time without a collective in flight (1.2 us against 0.35).
 _COPYING = 1.5
-#: Calls to learn how long one takes that finds nothing to do.
+#: Number of calls to measure the time of a call that finds nothing to do.
 _FIRST_CALLS = 8
-#: Most seconds that count as waiting between two looks.
+#: Maximum number of seconds that count as waiting between two checks.
 _LONGEST_STEP_SECONDS = 1.0
 
 _OPERATIONS = {Reduction.SUM: MPI.SUM, Reduction.MAX: MPI.MAX, Reduction.MIN: MPI.MIN}
 
 
 class _Request(MPI.Request):
-    """A request that knows what it is for.
+    """A request with a description of its purpose.
 
     Attributes:
         is_long: it may be copied in several pieces, and nobody has waited for it yet.
@@ -76,18 +76,18 @@ class _Calls:
         return request
 
     def completed(self, requests: Sequence[_Request]) -> None:
-        """Forget requests that were waited for."""
+        """Forget completed requests."""
         for request in requests:
             self._num_long -= request.is_long
             request.is_long = False
 
     def copy(self, *, in_collective: bool) -> bool:
-        """Call MPI, so that messages make progress; returns whether it copied a piece of a long one."""
+        """Call MPI, so that messages make progress; returns whether it copied a piece of a long message."""
         if not self._num_long:
             return False
         # The first call after a sleep is slow even if it finds nothing to do, because the caches are cold.
         self._seconds()
-        # A call may be interrupted, but hardly two in a row; a message of many pieces keeps both busy.
+        # A call may be interrupted, but hardly two in a row; during a message of many pieces, both are slow.
         took = min(self._seconds(), self._seconds())
         self._shortest[in_collective] = min(self._shortest[in_collective], took)
         return took > self._shortest[in_collective] + self._copying
@@ -112,10 +112,10 @@ class MpiCommunicator:
         """Wrap an MPI communicator.
 
         Args:
-            traffic: where messages are counted; a new record by default.
+            traffic: record that counts messages; a new record by default.
             max_count: largest number of elements of one MPI call; longer messages are sent in segments.
             members: (size,) world ranks of the group; 0 to size - 1 by default.
-            calls: how long calls of MPI take; measured by default.
+            calls: times of MPI calls; measured by default.
         """
         self._comm = comm
         self._max_count = max_count
@@ -126,14 +126,14 @@ class MpiCommunicator:
         self._calls = calls or _Calls(comm)
         self._machine: Machine | None = None
         self._others = tuple(member for number, member in enumerate(self.members) if number != self.rank)
-        # Collectives are counted as rings whatever the library does, so figures are the same with every MPI.
+        # Collectives are always counted as rings, so figures are the same with every MPI library.
         self._ring = Ring(self.traffic, self.rank, self.members)
 
     def group(self, color: int, key: int, size: int | None = None) -> MpiCommunicator:
         if size == 1:
-            # A split waits for all ranks, which takes long if they are many.
+            # A split waits for all ranks, which is slow with many ranks.
             return self._group(MPI.COMM_SELF.Dup(), [self.members[self.rank]])
-        # Split alone does not say which world ranks are in the group, and traffic is counted by world rank.
+        # Split does not return the world ranks of the group, but traffic is counted by world rank.
         everyones = self.gather_numbers([color, key, self.members[self.rank]])
         same = everyones[everyones[:, 0] == color]
         # A stable sort breaks ties by rank, as MPI_Comm_split does.
@@ -145,7 +145,7 @@ class MpiCommunicator:
 
     def this_machine(self) -> Machine:
         if self._machine is None:
-            # Calls that block are outside of the watchdog's sight: no rank enters one before all are here.
+            # The watchdog cannot see blocking calls, so no rank enters one before all ranks are here.
             self.barrier()
             local = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
             mine = os.sched_getaffinity(0)
@@ -165,7 +165,7 @@ class MpiCommunicator:
         # A message to this rank itself is a copy in memory and does not count as traffic.
         if destination != self.rank:
             self.traffic.counts.add(kind, tensor.nbytes, len(segments), self.members[destination])
-        # All messages have the same tag: MPI matches those between two ranks in the order in which they are sent, so
+        # All messages have the same tag: MPI matches messages between two ranks in the order in which they are sent, so
         # the segments of consecutive tensors cannot be mixed up.
         if fault_point(f"send.{kind}"):
             return []
@@ -179,7 +179,7 @@ class MpiCommunicator:
         return [calls.request(self._comm.Irecv(part, source), transfer, part.nbytes) for part in segments]
 
     def progress(self, requests: Sequence[Request]) -> None:
-        # Requests that have completed are null from then on, and the wait passes over them.
+        # Completed requests are null from then on, and the wait skips them.
         pending = cast("list[_Request]", list(requests))
         try:
             MPI.Request.Testsome(cast("list[MPI.Request]", pending))
@@ -200,7 +200,7 @@ class MpiCommunicator:
         # Testall returns at once, so the rank can sleep; MPI's own wait spins on most libraries.
         while not self._completes(pending):
             now = time.perf_counter()
-            # While this process is itself stopped, it does not wait for others.
+            # Time during which this process itself is stopped does not count as waiting.
             step, last = min(now - last, _LONGEST_STEP_SECONDS), now
             waited, quiet = waited + step, quiet + step
             if waited > watch.notes_after:
@@ -208,7 +208,7 @@ class MpiCommunicator:
                 watch.overdue(waited, [request.transfer for request in pending if not request.Test()])
             # A message to this rank itself, or between processes that may not read each other's memory, is copied
             # through small buffers, one whenever MPI is called: if this rank slept in between, 16 KB would arrive
-            # every 5 ms. MPI does not say whether it copies, or the other rank is not there yet.
+            # every 5 ms. MPI does not tell whether it copies, or whether the other rank has not arrived yet.
             if self._calls.copy(in_collective=in_collective):
                 quiet = 0.0
             elif quiet > _SPIN_SECONDS:
@@ -221,16 +221,16 @@ class MpiCommunicator:
         """Whether all transfers are complete.
 
         Raises:
-            MismatchError: MPI cannot complete one.
+            MismatchError: MPI cannot complete a transfer.
         """
-        # A rank that waits asks thousands of times: a context manager would take longer than the question.
+        # A waiting rank asks thousands of times: a context manager would take longer than the call.
         try:
             return MPI.Request.Testall(cast("list[MPI.Request]", pending))
         except MPI.Exception as error:
             raise self._mismatch(pending) from error
 
     def _mismatch(self, pending: Sequence[_Request]) -> MismatchError:
-        """The report of messages that do not fit each other, wherever MPI finds them first."""
+        """The error for messages that do not fit each other, in whichever call MPI notices them first."""
         return MismatchError(self.traffic.watch.mismatch([request.transfer for request in pending]))
 
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
@@ -279,7 +279,7 @@ class MpiCommunicator:
         blocks[self.rank].copy_(block)
         with self.traffic.timing(kind, self):
             if whole.numel() <= self._max_count:
-                # The variant with counts, since blocks differ in size and may be empty.
+                # The variant with counts, because blocks differ in size and may be empty.
                 counts = [other.numel() for other in blocks]
                 begun = [self._comm.Iallgatherv(MPI.IN_PLACE, [_numbers(whole.view(-1)), counts])]
                 self.wait(self._named("all-gather", kind, begun, whole.nbytes))
@@ -321,7 +321,7 @@ class MpiCommunicator:
         self.wait(self._named("reduce-scatter", kind, requests, sum(block.nbytes for block in blocks)))
 
     def _segments(self, tensor: Tensor) -> list[NDArray[Any]]:
-        """Views of the tensor's memory, each short enough for one MPI call; none of an empty tensor."""
+        """Views of the tensor's memory, each short enough for one MPI call; no views for an empty tensor."""
         # A view, which fails on a tensor that is not contiguous: reshape would copy it, and data would arrive in the
         # copy.
         flat = _numbers(tensor.detach().view(-1))
@@ -343,7 +343,7 @@ class MpiCommunicator:
 
     def abort(self, code: int) -> NoReturn:
         MPI.COMM_WORLD.Abort(code)
-        # Not reached; an MPI that returns from it must not let this rank go on.
+        # Not reached; if an MPI library returns from the call, this rank must not continue.
         os._exit(code)
 
 

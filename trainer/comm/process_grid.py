@@ -21,7 +21,7 @@ class ProcessGrid:
 
         Args:
             axes: number of ranks along each axis, by name.
-            place: where this rank's tensors are.
+            place: place of this rank's tensors.
 
         Raises:
             InputError: the product of the axes differs from the number of ranks.
@@ -44,7 +44,7 @@ class ProcessGrid:
         return tuple(self.axes.values())
 
     def index(self, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> int:
-        """Number of this rank, or of the one at a coordinate, in its group along ``axes``."""
+        """Number of this rank, or of the rank at a coordinate, in its group along ``axes``."""
         # A number in mixed radix whose first axis counts most; groups are ordered by the same number.
         number, coordinate = 0, coordinate or self.coordinate
         for axis in axes:
@@ -63,7 +63,7 @@ class ProcessGrid:
         return math.prod(self.axes[axis] for axis in axes)
 
     def span(self, size: int, axes: Iterable[str], coordinate: Mapping[str, int] | None = None) -> Span:
-        """The part of 0..size-1, split along ``axes``, that belongs to this rank or to the one at a coordinate."""
+        """The part of 0..size-1, split along ``axes``, that belongs to this rank or to the rank at a coordinate."""
         axes = tuple(axes)
         return split_range(size, self.size(axes), self.index(axes, coordinate))
 
@@ -83,7 +83,7 @@ class ProcessGrid:
         """The ranks that differ from this one along ``axes`` only. Collective on the first call with these axes."""
         if axes not in self._groups:
             # One split forms all groups along these axes: the color is the position along the other axes, and the key
-            # orders the ranks of a group. Groups are kept, since a split is collective and communicators are limited.
+            # orders the ranks of a group. Groups are kept, because a split is collective and communicators are limited.
             others = [axis for axis in self.axes if axis not in axes]
             self._groups[axes] = self.comm.group(self.index(others), self.index(axes), self.size(axes))
         return self._groups[axes]

@@ -1,7 +1,7 @@
-"""The error with which a rank ends a job, in a file for the process that started the ranks.
+"""Reports the error with which a rank ends a job, in a file for the process that started the ranks.
 
-What ranks print reaches that process as well, but mixed with what other ranks print, and only its last lines are kept.
-A launcher whose ranks do not see its files has the printed line alone.
+The output of ranks reaches that process as well, but mixed with the output of other ranks, and only its last lines are
+kept. A launcher whose ranks do not see its files has only the printed line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ReportedError:
     """The error that a rank reports.
 
     Attributes:
-        message: all lines of it.
+        message: all lines of the error.
         code: exit code.
     """
 
@@ -35,7 +35,8 @@ class ReportedError:
     def write(self, rank: int) -> None:
         """Write the error to the rank's file, which appears whole; without a folder for it, do nothing."""
         folder = os.environ.get(ERROR_FOLDER)
-        # The folder may be on another machine. The job must end however that goes, and the error is printed as well.
+        # The folder may be on another machine. The job must end even if writing fails, and the error is printed as
+        # well.
         if folder and Path(folder).is_dir():
             content = {"code": self.code, "message": self.message, "time": time.time_ns()}
             with suppress(OSError):
@@ -43,7 +44,7 @@ class ReportedError:
 
     @classmethod
     def first(cls, folder: Path) -> ReportedError | None:
-        """The error that was reported first, as later ones may be due to it; None if there is none."""
+        """The error that was reported first, because later ones may be its consequence; None if there is none."""
         found = []
         for path in folder.glob("[!.]*.json"):
             with suppress(CorruptError):

@@ -1,10 +1,10 @@
-"""Counts the bytes and messages that a rank sends, by kind, and times its work if asked to.
+"""Counts the bytes and messages that a rank sends, by kind, and times its work on request.
 
 The sender counts. Point-to-point messages count their payload, and one message for each segment that is sent to
-another rank. Collectives over g ranks count as their bandwidth-optimal (ring) algorithms, whatever the transport
-does inside (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", IJHPCA
-19(1), 2005, section 4; Patarasuk, Yuan, JPDC 69(2), 2009, for the all-reduce). Summed over all ranks, with b the
-bytes of the whole matrix (for an all-reduce, of each rank's operand):
+another rank. Collectives over g ranks count as their bandwidth-optimal (ring) algorithms, independently of the
+transport (Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", IJHPCA 19(1),
+2005, section 4; Patarasuk, Yuan, JPDC 69(2), 2009, for the all-reduce). Summed over all ranks, with b the bytes of the
+whole matrix (for an all-reduce, of each rank's operand):
 
 ==============  =================  =================
 collective      bytes              messages
@@ -63,13 +63,13 @@ class Kind(StrEnum):
 
 @dataclass
 class TrafficCounts:
-    """Bytes and messages that one rank sent, and where its time went.
+    """Bytes and messages that one rank sent, and the seconds of its activities.
 
     Attributes:
-        bytes, messages: by kind.
+        bytes, messages: numbers of bytes and messages by kind.
         bytes_to: bytes by the world rank of the receiver.
-        seconds: of local work and communication, by name; empty unless profiled.
-        exposed: seconds in which the rank did nothing but wait for messages, and so for the ranks that send them.
+        seconds: seconds of local work and communication, by name; empty unless profiled.
+        exposed: seconds in which the rank only waited for messages, and so for the ranks that send them.
     """
 
     bytes: Counter[Kind] = field(default_factory=Counter)
@@ -85,7 +85,7 @@ class TrafficCounts:
         self.bytes_to[receiver] += num_bytes
 
     def take(self, name: str, seconds: float) -> None:
-        """Add the seconds that something took."""
+        """Add the seconds of an activity."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
@@ -108,7 +108,7 @@ class Traffic:
     """
 
     def __init__(self) -> None:
-        # Counted always, since a count costs next to nothing; timed on request, since meeting costs a barrier.
+        # Always counted, because a count costs next to nothing; timed on request, because meeting costs a barrier.
         self.counts = TrafficCounts()
         self.profiled = False
         self.watch = Watch()
@@ -119,8 +119,8 @@ class Traffic:
         if not self.profiled:
             yield
             return
-        # The barrier absorbs the wait for the slowest rank, so what follows measures the transfer alone. Without a
-        # profile, the rank waits as long in the transfer.
+        # The barrier absorbs the wait for the slowest rank, so the rest measures only the transfer. Without a profile,
+        # the rank waits the same time in the transfer.
         started = time.perf_counter()
         if group is not None:
             group.barrier()
@@ -133,7 +133,7 @@ class Traffic:
 
     @contextmanager
     def recording(self) -> Iterator[TrafficCounts]:
-        """Count what is sent inside the block in a separate record."""
+        """Count messages inside the block in a separate record."""
         # Communicators share this object and look up `counts` for every message, so all communicators switch to the new
         # record.
         outer, self.counts = self.counts, TrafficCounts()

@@ -1,4 +1,4 @@
-"""A rank whose messages come back to it, to find out what its epoch would take."""
+"""A rank whose messages come back to it, to find out the cost of an epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnnloom.trainer.comm.traffic import Kind, Traffic
 
 @dataclass
 class _Message:
-    """A tensor that was sent to another rank, or that waits for one; None once it is complete."""
+    """A tensor that was sent to another rank, or that waits for a message; None once it is complete."""
 
     tensor: Tensor | None
     other: int
@@ -26,8 +26,9 @@ class _Message:
 class UnconnectedRank:
     """One rank of a group of a stated size; see :class:`gnnloom.trainer.comm.communicator.Communicator`.
 
-    It goes on as if every other rank sent it what it sends to that rank: what is awaited together with a message to the
-    same rank gets the values of the message, if it has the shape. All else that is received keeps its values.
+    It continues as if every other rank echoed its messages: a tensor that is awaited together with a message to the
+        same rank gets the values of the message, if it has the same shape. All other received tensors keep their
+        values.
     """
 
     def __init__(self, rank: int, size: int, traffic: Traffic | None = None) -> None:
@@ -47,7 +48,7 @@ class UnconnectedRank:
         return [_Message(tensor, source, arrives=True)] if tensor.numel() else []
 
     def wait(self, requests: Sequence[Request]) -> None:
-        """Let the messages come back that are waited for."""
+        """Complete the awaited messages, which come back."""
         messages = [each for each in requests if isinstance(each, _Message)]
         sent = {each.other: each.tensor for each in messages if not each.arrives}
         for each in messages:
@@ -87,7 +88,7 @@ class UnconnectedRank:
         return whole.new_empty(sizes[self.rank], *whole.shape[1:]) if out is None else out
 
     def gather_numbers(self, numbers: Sequence[float]) -> NDArray[np.float64]:
-        """Gather numbers as if all other ranks had the same ones.
+        """Gather numbers as if all other ranks had the same numbers.
 
         Numbers that stand for consecutive pieces, where every rank knows its own piece, move from rank to rank.
         """
@@ -95,7 +96,7 @@ class UnconnectedRank:
         return np.array([np.roll(numbers, (rank - self.rank) * shift) for rank in range(self.size)], np.float64)
 
     def barrier(self) -> None:
-        """Nobody else arrives."""
+        """There is no other rank to wait for."""
 
     def close(self) -> None:
         """There is no job to leave."""

@@ -1,6 +1,6 @@
-"""Reports ranks that wait for each other without end: which operation, which layer, which ranks.
+"""Reports ranks that wait for each other forever, with the operation, the layer and the ranks.
 
-A rank that has waited for half of the limit writes where it stands into ``.waiting/RANK.json`` in the folder of the
+A rank that has waited for half of the limit writes its position into ``.waiting/RANK.json`` in the folder of the
 run, and removes the file if the wait ends after all. The first rank whose wait exceeds the limit collects these files,
 and raises an error with one table of the first ranks and its own; its entry point ends the job. The files stay until
 the run continues.
@@ -22,13 +22,13 @@ from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.wording import counted
 
-#: Folder of the files in the folder of a run; hidden, so that nothing takes it for a part of the run.
+#: Folder of the files in the folder of a run; hidden, so that it does not count as a part of the run.
 WAITING: Final = ".waiting"
-#: Most seconds for which the reporting rank gives the others time to write where they stand.
+#: Maximum number of seconds that the reporting rank gives the others to write their positions.
 _GRACE_SECONDS: Final = 5.0
-#: Maximum number of ranks in one table; the other ranks wait as well, and have files of their own.
+#: Maximum number of ranks in one table; the other ranks wait as well, and have their own files.
 _MOST_ROWS: Final = 64
-#: Transfers of one rank that the table names.
+#: Maximum number of transfers of one rank that the table names.
 _MOST_TRANSFERS: Final = 4
 
 
@@ -51,7 +51,7 @@ class Transfer:
 
     Attributes:
         operation: ``send``, ``receive`` or the name of a collective.
-        kind: what it is for; empty if only the other end knows.
+        kind: purpose of the transfer; empty if only the other end knows.
         ranks: world ranks at the other end, or of all others in the collective.
     """
 
@@ -76,10 +76,10 @@ class Watch:
 
     Attributes:
         seconds: longest wait; 0 for no limit.
-        folder: where ranks write where they stand; None if nothing is to be written.
-        rank, size: this rank and the number of all.
+        folder: folder for the positions of ranks; None to write nothing.
+        rank, size: this rank and the number of all ranks.
         epoch: number of the epoch, from 1; 0 outside of epochs.
-        step: the layer and the direction, or what else the rank is doing.
+        step: the layer and the direction, or another activity of the rank.
     """
 
     seconds: float = 0.0
@@ -92,7 +92,7 @@ class Watch:
 
     @property
     def notes_after(self) -> float:
-        """Seconds of waiting after which :meth:`overdue` is to be called."""
+        """Seconds of waiting after which :meth:`overdue` must be called."""
         return self.seconds / 2 if self.seconds else math.inf
 
     @property
@@ -102,7 +102,7 @@ class Watch:
         return ", ".join(part for part in (epoch, self.step) if part) or "before the first epoch"
 
     def overdue(self, waited: float, transfers: Sequence[Transfer]) -> None:
-        """Note where this rank stands, after it has waited for ``notes_after`` seconds.
+        """Write the position of this rank, after it has waited for ``notes_after`` seconds.
 
         Raises:
             StandstillError: the wait has exceeded the limit.
@@ -152,7 +152,7 @@ class Watch:
         standing = {self.rank: self._standing(waited, transfers)}
         if self.folder is not None:
             if not self._reports(self.folder):
-                # The rank that reports ends this one; if it cannot, this one reports as well.
+                # The reporting rank ends this one; if it cannot, this one reports as well.
                 time.sleep(3 * _GRACE_SECONDS)
             # Waits begin at almost the same time everywhere, so by now every rank that waits has written its file.
             time.sleep(min(_GRACE_SECONDS, self.seconds / 4))

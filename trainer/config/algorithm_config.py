@@ -11,7 +11,7 @@ from gnnloom.trainer.algorithms.algorithm import Algorithm
 from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
 from gnnloom.trainer.config.fields import Config, option, other_values, own_values, shared_option
 
-#: In place of an algorithm, leaves the choice to the planner; replaced before there is a configuration.
+#: In place of an algorithm: the planner chooses one; replaced before a configuration is built.
 AUTO: Final = "auto"
 #: Far more than the cores of any machine.
 _MOST_THREADS = 4096
@@ -25,7 +25,7 @@ def _shown(name: str) -> Option:
 
 
 def _algorithm_option(name: str) -> Any:
-    # Free, since algorithms and their options change a result by rounding only.
+    # Free, because algorithms and their options change a result only through rounding.
     return option_field(_shown(name), free=True)
 
 
@@ -35,7 +35,7 @@ def _grid_help() -> str:
 
 
 def _numbers_of_axes() -> tuple[int, int]:
-    """Fewest and most axes of a process grid."""
+    """Minimum and maximum number of axes of a process grid."""
     numbers = [len(algorithm.axes) for algorithm in ALGORITHMS.values()]
     return min(numbers), max(numbers)
 
@@ -77,7 +77,8 @@ class AlgorithmConfig(Config):
         super().__post_init__()
         if self.grid is not None:
             _ = self.axes
-        # Only a check here; `own_options` parses again, as the field keeps the texts of the stored configuration.
+        # Only a check here; `own_options` parses again, because the field keeps the strings of the stored
+        # configuration.
         _parse(self.algorithm_options)
 
     @property

@@ -1,4 +1,4 @@
-"""The parts of the configuration of a training, and which of their values train together."""
+"""Checks which values of the parts of a training configuration can be combined."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _OF_TYPES = ("of_type", "relation", "relation_fanout", "fanout_total", "reverse"
 #: Options that have no effect on a graph with types, where ranks map the graph and the features.
 _OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", "cache_memory")
 
-#: Capabilities of tasks, of graphs and of places of the input features, as messages say it; see also ``PAIRS``,
+#: Capabilities of tasks, of graphs and of places of the input features, in the words of messages; see also ``PAIRS``,
 #: ``INPUT_GRADIENT`` and ``EMBEDDINGS``.
 _VERTICES = "train on vertices"
 _SHARDS, _HAS_TYPES = "train from shards", "have types"
 _STORED, _VERTEX_DATA = "read stored features", "read the features of the vertex data"
-#: What features in memory allow.
+#: Capabilities of features in memory.
 _IN_MEMORY = frozenset({_STORED, _VERTEX_DATA, INPUT_GRADIENT, EMBEDDINGS, PAIRS})
-#: What to do, or what else to do, where a part lacks a capability.
+#: Advice, or further advice, if a part lacks a capability.
 _OTHER_WAYS = {
     ("mode", EDGES): ", or write the model with gnnloom's products; see docs/how-to/pyg-models.md and"
     " docs/how-to/own-model.md",
@@ -50,10 +50,10 @@ _OTHER_WAYS = {
 
 @dataclass(frozen=True)
 class Need:
-    """Capabilities that something needs of a part of the configuration.
+    """Capabilities that a part of the configuration must have.
 
     Attributes:
-        what: an option with its value that needs them, for messages.
+        what: the option that needs them, with its value, for messages.
         of: the part; see :meth:`Combination._parts`.
     """
 
@@ -64,11 +64,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Part:
-    """A chosen part of the configuration, as far as others need its capabilities.
+    """A chosen part of the configuration, with the capabilities that other parts may need.
 
     Attributes:
-        name: for messages, such as ``mode full``.
-        option: that chooses it; empty if the choices say it themselves.
+        name: name for messages, such as ``mode full``.
+        option: the option that chooses it; empty if the choices name it themselves.
         choices: all that may be chosen, with their capabilities.
     """
 
@@ -81,7 +81,7 @@ class Part:
         """Refuse a part that lacks a capability.
 
         Raises:
-            InputError: it does; names the choices that have all that is needed.
+            InputError: a capability is lacking; names the choices that have all needed capabilities.
         """
         lacking = sorted(need.capabilities - self.capabilities)
         if lacking:
@@ -103,11 +103,11 @@ def _capabilities(kinds: Mapping[str, _Capable]) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Combination(Config):
-    """The parts of a training's configuration; InputError if they do not train together.
+    """The parts of a training configuration; InputError if they cannot be combined.
 
-    A part checks its own options. What concerns several parts is decided here, in one way: an option or a part needs
-    capabilities that another part states, see :meth:`_needs`, and a part that lacks a capability is refused; the
-    message names the parts that have it.
+    A part checks its own options. Rules about several parts are here, all in one form: an option or a part needs
+        capabilities that another part states, see :meth:`_needs`. A part that lacks a capability is refused; the
+        message names the parts that have it.
     """
 
     algorithm: AlgorithmConfig = part(AlgorithmConfig)
@@ -121,7 +121,7 @@ class Combination(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # What a model allows is known only after its import, and was checked when the run was made.
+        # The abilities of a model are known only after its import, and were checked when the run was made.
         if isinstance(self.model.name, UnconfirmedName):
             return
         for need in self._needs():
@@ -134,16 +134,17 @@ class Combination(Config):
         if self.model.kind.on_edges and "draw_once" in self.mode.kind.options:
             self.settle("mode", self.mode.with_options(draw_once=True))
         if self.mode.kind.check:
-            # The layers of the user's own model are known only where it is built.
+            # The layers of the user's own model are known only when it is built.
             num_layers = len(self.model.hidden) + 1 if self.model.name in MODELS else None
             self.mode.kind.check(self.mode.own_options(), num_layers)
 
     def _needs(self) -> Iterator[Need]:
-        """All that options and parts need of other parts."""
+        """All capabilities that options and parts need of other parts."""
         mode, model = self.mode, self.model
         kind, on_disk = model.kind, self.data.adjacency == ON_DISK
         keeps_rows = mode.cache_memory != options_of(ModeConfig)["cache_memory"].default
-        # Whether it applies, the option that needs something, the parts that must have it, and the capabilities.
+        # Whether the need applies, the option with the need, the parts that must have the capabilities, and the
+        # capabilities.
         rules: list[tuple[bool, str, tuple[str, ...], Collection[str]]] = [
             *((bool(self.value(each)), each, ("model",), [TYPES]) for each in _OF_TYPES),
             (mode.of_type is not None, "of_type", ("task",), [_VERTICES]),
@@ -204,7 +205,7 @@ class Combination(Config):
             yield self._inputs()
 
     def _parts_of_algorithm(self) -> Iterator[Part]:
-        """The algorithm, and its options with values that cost it some capabilities."""
+        """The algorithm, and its options with values for which it lacks some capabilities."""
         algorithm = self.algorithm
         capabilities = algorithm.kind.capabilities
         yield Part(f"algorithm {algorithm.name}", capabilities, "--algorithm ", _capabilities(ALGORITHMS))
@@ -214,7 +215,7 @@ class Combination(Config):
             yield Part(f"{name} {value}", left, f"--{name.replace('_', '-')} ", {str(usual): capabilities})
 
     def _inputs(self) -> Part:
-        """The place of the input features. In a graph with types, some types have stored features in any case."""
+        """The place of the input features. In a graph with types, some types always have stored features."""
         mode, model = self.mode, self.model
         if mode.on_types:
             on_disk = frozenset({_STORED, _VERTEX_DATA, PAIRS})
@@ -235,29 +236,30 @@ class Combination(Config):
     @property
     def streams_adjacency(self) -> bool:
         """The adjacency stays on disk, and is read for every product with it."""
-        # Only the result of such a run can be shown, for which nothing is read.
+        # Only the result of such a run can be shown, and that reads nothing.
         if isinstance(self.model.name, UnconfirmedName):
             return True
-        # Attention cannot read it from there. A model that takes edges reads none of it.
+        # Attention cannot read the adjacency from disk. A model that takes edges does not read it.
         evaluates = ROWS_ON_DISK in self.mode.kind.offers and NEIGHBORS not in self.model.kind.needs
         return self.data.adjacency == ON_DISK or evaluates or self.model.kind.on_edges
 
     @property
     def drops_targets(self) -> bool:
-        """The products of a step leave out the pairs that it trains on."""
-        # A model that treats rows one by one multiplies with no edges. Models of others are not imported to find out.
+        """The products of a step leave out the pairs on which it trains."""
+        # A model that treats rows one by one does not multiply by the adjacency. Users' models are not imported to find
+        # out.
         kind = MODELS.get(self.model.name)
         return self.task.on_pairs and self.task.exclude_targets and not (kind is not None and kind.is_rowwise)
 
     @property
     def input_is_cached(self) -> bool:
         """The product of the adjacency and the input features is formed once, because both are constant."""
-        # Rows of a batch differ from rows of the whole graph and of every other batch. So do rows of a graph without
-        # the targets of a step.
+        # Rows of a batch differ from rows of the whole graph and of every other batch. The same holds for rows of a
+        # graph without the targets of a step.
         return self.model.caches_input and not self.mode.kind.is_sampled and not self.drops_targets
 
     @property
     def differentiates_products(self) -> bool:
-        """Gradients go back through the products with the adjacency; sampled training has products of its own."""
+        """Gradients go back through the products with the adjacency; sampled training has its own products."""
         multiplies: bool = self.model.kind.load().multiplies
         return multiplies and not self.mode.kind.is_sampled

@@ -1,4 +1,4 @@
-"""Continuing a run: which run a configuration means, what it takes from that run, and where the training begins."""
+"""Continues a run: finds the run of a configuration, the options taken from it, and the first epoch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gnnloom.trainer.tasks.task import LabelSizes, Task
 
 logger = logging.getLogger(__name__)
 
-#: Inputs that a run must find unchanged when it continues, and what to call them in the error if they have changed.
+#: Inputs that must be unchanged when a run continues, and their names in the error if they have changed.
 _DATA = {
     "graph": "another graph",
     "vertices": "other vertex data",
@@ -37,7 +37,7 @@ _DATA = {
     "propagated": "other propagated values",
 }
 
-#: Fields that a run settled for the value of another field: they are not taken over if that one is given anew.
+#: Fields that a run derived from another field: they are not taken over if the other field is given again.
 _DEPENDENT = {
     "model": ("normalization", "draw_once"),
     "mode": ("draw_once",),
@@ -52,7 +52,7 @@ class Start:
 
     Attributes:
         first_epoch: 0 for a new run, otherwise the epoch of the checkpoint from which the run continues.
-        is_finished: the run has everything that was asked for, so there is nothing to do.
+        is_finished: the run has everything that was requested, so there is nothing to do.
     """
 
     first_epoch: int = 0
@@ -64,13 +64,13 @@ def configure(fields: Mapping[str, Any], *, restart: bool = False) -> TrainConfi
 
     Args:
         fields: at least ``catalog`` and ``dataset``; JSON or Python values.
-        restart: the run is to start over, so it may change in any way.
+        restart: the run starts over, so it may change in any way.
 
     Raises:
         InputError: a field is unknown or has a value that is not allowed.
         ExistsError: the run was made with other values of fields that must not change; names them.
     """
-    # An explicit name is looked up first: alone, the fields that are given may not make a valid configuration.
+    # An explicit name is looked up first, because the given fields alone may not make a valid configuration.
     run = _named_run(fields) or _existing_run(TrainConfig.of(**fields))
     if run is None:
         return TrainConfig.of(**fields)
@@ -90,7 +90,7 @@ def _own_loggers(run: Run, stored: Sequence[str], *, goes_on: bool) -> list[str]
     """Loggers of a stored run that need no consent: anybody may have written the stored configuration.
 
     Args:
-        goes_on: the run is trained on, so that a note about the others is of use.
+        goes_on: the run continues, so that a note about the other loggers is useful.
     """
     own = [name for name in stored if name in LOGGERS and LOGGERS[name].stays_in_run]
     others = [name for name in stored if name not in own]
@@ -146,7 +146,7 @@ def find_named(dataset: Dataset, config: TrainConfig, name_of: Callable[[TrainCo
     name = name_of(config)
     if config.run.name is not None or dataset.run_path(name).is_dir():
         return name
-    # All but the last part of a derived name are the same under any name of the dataset.
+    # All parts of a derived name except the last are the same under any name of the dataset.
     alike = [each for each in dataset.runs() if each.rpartition("-")[0] == name.rpartition("-")[0]]
     for run in alike:
         before = Run(dataset.run_path(run)).config().get("dataset", config.data.dataset)
@@ -156,7 +156,7 @@ def find_named(dataset: Dataset, config: TrainConfig, name_of: Callable[[TrainCo
 
 
 def with_its_run(config: TrainConfig) -> TrainConfig:
-    """The configuration with the name of its existing run, if that differs from the one that it would get today."""
+    """The configuration with the name of its existing run, if this differs from the name of a new run."""
     run = _existing_run(config)
     return config if run is None or run.name == config.run_name else config.with_options(run=run.name)
 
@@ -174,7 +174,7 @@ def _refuse_changes(run: Run, stored: TrainConfig, fields: Mapping[str, Any]) ->
             continue
         now = TrainConfig.settled_option(name, value)
         if name == "normalization" and (model := fields.get("model", stored.model.name)) == stored.model.name:
-            # The model decides what `auto` stands for.
+            # The model decides the meaning of `auto`.
             check_confirmed(*named_code(TrainConfig, {**stored.to_json(), **fields}).values())
             now = settled_normalization(model, now)
         now = list(now) if isinstance(now, tuple) else now
@@ -203,10 +203,10 @@ def run_of(config: TrainConfig) -> Run:
 def inputs_of(
     config: TrainConfig, dataset: Dataset, opened: OpenedShards, transfer: Transfer | None = None
 ) -> dict[str, str]:
-    """Kind to key of what a run reads: shards, what these were made from, links, and propagated values.
+    """Kind to key of the inputs of a run: shards, the inputs of the shards, links, and propagated values.
 
     Args:
-        transfer: made the run, if it was trained on another graph. Then it reads no links.
+        transfer: the transfer that made the run, if it was trained on another graph. Such a run reads no links.
 
     Raises:
         InputError, NotFoundError: there are no links that fit a task on pairs, or several; or no propagated values.
@@ -219,14 +219,14 @@ def inputs_of(
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run and what it reads, each opened once on this rank.
+    """A run and its inputs, each opened once on this rank.
 
     Attributes:
         run: may not exist yet.
-        shards: as this rank sees them.
+        shards: shards in this rank's view.
         inputs: kind to key of the artifacts that the run reads.
         counter: counts the bytes that the rank reads.
-        transfer: made the run, if it was trained on another graph.
+        transfer: the transfer that made the run, if it was trained on another graph.
     """
 
     config: TrainConfig
@@ -253,19 +253,19 @@ class OpenedRun:
         """Open the shards of a run, and find its links. Communicates nothing.
 
         Args:
-            goes_on: shards of the data of the run are chosen if it exists.
-            predicts: no other shards will do.
+            goes_on: choose shards of the run's data, if the run exists.
+            predicts: accept no other shards.
             plans: see :class:`~gnnloom.trainer.data.open_shards.ShardRequest`.
 
         Raises:
             InputError: the shards are made for another number of ranks, or the links do not fit them.
-            NotFoundError: they do not exist.
+            NotFoundError: the shards do not exist.
         """
         counter, transfer = ReadCounter(), Transfer.of(run)
         reads, request = config.reads, replace(config.shard_request(dataset), transfer=transfer, plans=plans)
         if run.exists and goes_on:
             of_run = reads.of_run(dataset, request, run.inputs())
-            # Without such shards, or with the key of others, the check of the data says which data has changed.
+            # Without such shards, or with the key of other shards, the check of the data reports the changed data.
             request = of_run if predicts or (of_run.key and not request.key) else request
         shards = reads.open(dataset, request, rank, num_ranks, counter)
         inputs = inputs_of(config, dataset, shards, transfer)
@@ -273,7 +273,7 @@ class OpenedRun:
 
     @property
     def label_sizes(self) -> LabelSizes:
-        """Sizes of the labels that the run is trained on; vertex data of another graph may have others, or none."""
+        """Sizes of the labels on which the run is trained; vertex data of another graph may have others, or none."""
         return self.transfer or self.shards.shards
 
     def task(self) -> Task:
@@ -285,7 +285,7 @@ class OpenedRun:
         if self.transfer is not None:
             return TASKS[self.transfer.task]
         shards = self.shards.shards
-        # Any rows say which arrays the shards have.
+        # The rows of any rank show which arrays the shards have.
         return self.config.task.task_of(self.shards.vertex_rows("rows", (0, 0)), shards, shards.artifact.path)
 
     def links(self) -> Links | None:
@@ -303,9 +303,9 @@ def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, rest
     """Find the start of a training run: the run's last checkpoint, if there is one.
 
     Args:
-        run: of the configuration; may not exist yet.
+        run: run of the configuration; may not exist yet.
         inputs: see :func:`inputs_of`.
-        restart: start over, whatever the run has.
+        restart: start over, even if the run has checkpoints.
 
     Raises:
         ExistsError: the run is another training.
@@ -358,11 +358,11 @@ def _check_data(run: Run, inputs: Mapping[str, str]) -> None:
 
 
 def predicting_checkpoint(run: Run, which: str = "auto", epoch: int | None = None) -> tuple[Path, int]:
-    """Folder and epoch of the checkpoint that predicts; epoch 0 if there is none.
+    """Folder and epoch of the checkpoint for predictions; epoch 0 if there is none.
 
     Args:
         which: ``best``, ``last``, or ``auto`` for the best one if the run keeps one.
-        epoch: an epoch that is asked for instead.
+        epoch: an explicit epoch instead.
     """
     best = max(checkpoint_epochs(run.best_checkpoint), default=0)
     if epoch is None and (which == "best" or (which == "auto" and best)):
@@ -371,5 +371,5 @@ def predicting_checkpoint(run: Run, which: str = "auto", epoch: int | None = Non
 
 
 def predicting_epoch(run: Run) -> int:
-    """Epoch of the checkpoint that predicts unless another one is asked for; 0 if there is none."""
+    """Default epoch of the checkpoint for predictions; 0 if there is no checkpoint."""
     return predicting_checkpoint(run)[1]

@@ -21,9 +21,9 @@ def option(
     """A field of a configuration.
 
     Args:
-        default: none makes the field required.
-        text: line for ``--help``.
-        free: may change when a run is resumed, as it controls how far and where the run goes, not what it computes.
+        default: default value; without one, the field is required.
+        text: line in ``--help``.
+        free: may change when a run is resumed, because it affects how long and where the run goes, not its computation.
         checks: choices, bounds and more; see :class:`~gnnloom.storage.option.Option`.
     """
     given = Option(default=default, help=text, required=default is dataclasses.MISSING, **checks)
@@ -31,7 +31,7 @@ def option(
 
 
 class HasOptions(Protocol):
-    """A descriptor with options of its own; descriptors that share a name share the option."""
+    """A descriptor with its own options; descriptors that share a name share the option."""
 
     @property
     def name(self) -> str: ...
@@ -46,7 +46,7 @@ def names_with_option(kinds: Mapping[str, HasOptions], option: str) -> list[str]
 
 
 def check_owner(name: str, kinds: Mapping[str, HasOptions], what: str, chosen: str) -> None:
-    """Check that an option that some descriptors have is one of the chosen descriptor.
+    """Check that an option of some descriptors belongs to the chosen descriptor.
 
     Args:
         what: kind of the descriptors, for the message.
@@ -60,7 +60,7 @@ def check_owner(name: str, kinds: Mapping[str, HasOptions], what: str, chosen: s
 
 
 def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, group: Group) -> Option:
-    """An option of some descriptors, as the first one declares it; the help text ends with their names.
+    """An option of some descriptors, declared by the first one; the help text ends with their names.
 
     Args:
         chosen_by: name of the option that chooses a descriptor.
@@ -73,7 +73,7 @@ def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, gr
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A configuration: of one component, or composed of such parts. Checked where the object is built (InputError)."""
+    """A configuration: of one component, or composed of such parts. Checked when the object is built (InputError)."""
 
     def __post_init__(self) -> None:
         # Parts have settled and checked their own fields.
@@ -83,16 +83,16 @@ class Config:
                 self.settle(field.name, self.settled_option(name, getattr(self, field.name)))
 
     def settle(self, field: str, value: Any) -> None:
-        """Replace the value that was given by the one it stands for; only while the object is built."""
-        # Configurations are frozen, which this bypasses for the time of `__post_init__`.
+        """Replace a given value by its meaning, as for ``auto``; only while the object is built."""
+        # Configurations are frozen; this bypasses that during `__post_init__`.
         object.__setattr__(self, field, value)
 
     @classmethod
     def of(cls, /, **options: Any) -> Self:
-        """Build from options by name, each for the part that has it; other options take their defaults.
+        """Build a configuration from options by name, each for its part; other options take their defaults.
 
         Args:
-            options: as Python values, or as in JSON, where lists stand for tuples.
+            options: Python values, or values from JSON, in which lists stand for tuples.
 
         Raises:
             InputError: an option is unknown, missing, or has a value that is not allowed.
@@ -112,7 +112,7 @@ class Config:
         return cls(**values)
 
     def with_options(self, **options: Any) -> Self:
-        """A configuration with other values of some options, and the values of this one otherwise."""
+        """A copy of this configuration with other values of some options."""
         return self.of(**self.values() | options)
 
     def value(self, name: str) -> Any:
@@ -120,7 +120,7 @@ class Config:
         return option_fields(type(self))[name].value(self)
 
     def values(self) -> dict[str, Any]:
-        """All options by name, whichever part has them."""
+        """All options of all parts by name."""
         return {name: each.value(self) for name, each in option_fields(type(self)).items()}
 
     def changed(self) -> list[str]:
@@ -134,7 +134,7 @@ class Config:
 
     @classmethod
     def settled_option(cls, name: str, value: Any) -> Any:
-        """The value that an option would get if the object were built with ``value``, as far as the option decides.
+        """The value that an option would get if the object were built with ``value``, as far as this option decides it.
 
         Raises:
             InputError: there is no such option, or the value is not allowed.
@@ -187,7 +187,7 @@ def other_values(field: str, given: tuple[str, ...], options: Mapping[str, Optio
     return parse_named(field, given, options, "name=value with a name that an installed package declares")
 
 
-# Keyed by text: with postponed annotations a field's type is the text of its annotation.
+# Keyed by string: with postponed annotations, a field's type is the string of its annotation.
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "str | None": (str, type(None)),
@@ -210,7 +210,7 @@ _ITEMS: dict[str, tuple[type, str]] = {
 
 def _check_type(name: str, annotation: str, value: Any) -> None:
     expected = _TYPES[annotation]
-    # In Python True is an int, but nobody who writes `epochs: true` means 1.
+    # In Python True is an int, but `epochs: true` does not mean 1.
     is_wrong_bool = int in expected and isinstance(value, bool)
     if not isinstance(value, expected) or is_wrong_bool:
         raise InputError(f"{name} {value!r}: expected {annotation}")

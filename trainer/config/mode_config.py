@@ -1,4 +1,4 @@
-"""The mode of a training: what an epoch computes, and the options of the modes that sample."""
+"""The training mode, which defines the computation of an epoch, and the options of modes that sample."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _option = partial(option, group=Group.SAMPLING)
 
 @dataclass(frozen=True, kw_only=True)
 class ModeConfig(Config):
-    """A mode and its options. An option of another mode or sampler is refused, as it would do nothing.
+    """A mode and its options. An option of another mode or sampler is refused, because it would have no effect.
 
     The options of gnnloom's own modes and samplers are fields. Options of other packages are ``mode_options``, each as
-    ``name=value``; they decide the result if there are any.
+    ``name=value``; they count as part of the run's identity if given.
     """
 
     name: str = _option("full", "What an epoch trains on", name="mode", is_common=True, choices=tuple(MODES))
@@ -61,7 +61,7 @@ class ModeConfig(Config):
     samples: str | None = _mode_option("samples")
     propagated: str | None = _mode_option("propagated", free=True)
     steps: tuple[int, ...] = _mode_option("steps", free=True)
-    # Free: neither the place of the features, nor the cache, nor what prepares batches ahead changes them.
+    # Free: the place of the features, the cache and the preparation of batches do not change the batches.
     inputs: str = _mode_option("inputs", free=True)
     cache_memory: int = _mode_option("cache_memory", free=True)
     of_type: str | None = _mode_option("of_type", free=True)
@@ -101,7 +101,7 @@ class ModeConfig(Config):
 
     @property
     def reads_batches(self) -> bool:
-        """Batches come with their features, so that no rank has features or rows of the adjacency in memory."""
+        """Batches contain their features, so that no rank has features or rows of the adjacency in memory."""
         return self.samples is not None or (self.maps_inputs and self.kind.is_sampled)
 
     def own_options(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class ModeConfig(Config):
         return own_values(self, self.kind.options, self._other_values())
 
     def _other_values(self) -> dict[str, Any]:
-        """Name to value of what ``mode_options`` has."""
+        """Name to value of the options in ``mode_options``."""
         return other_values("mode_options", self.mode_options, other_mode_options())
 
 

@@ -1,4 +1,4 @@
-"""The model of a run: its layers, and how their products are formed."""
+"""The model of a run: its layers, and the order of their products."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _model_option(name: str, *, free: bool = False) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
-    """A model; ``normalization`` holds what ``auto`` stood for."""
+    """A model; ``normalization`` holds the resolved value of ``auto``."""
 
     name: str = _option(
         "gcn",
@@ -102,12 +102,12 @@ class ModelConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # What a model allows is known only after its import, and was checked when the run was made.
+        # The abilities of a model are known only after its import, and were checked when the run was made.
         if isinstance(self.name, UnconfirmedName):
             return
         # The stored configuration of a run describes the computation, so `auto` is resolved here.
         self.settle("normalization", settled_normalization(self.name, self.normalization))
-        # Only a check here: the field keeps the texts of the stored configuration.
+        # Only a check here: the field keeps the strings of the stored configuration.
         self.own_options()
         # Hidden layers concatenate their heads, which therefore need equal shares of the width.
         uneven = [width for width in self.hidden if width % self.heads]
@@ -141,7 +141,7 @@ class ModelConfig(Config):
                 raise InputError(f"recompute: with {name} {self.value(name)!r}, the outputs of hidden layers are kept")
 
     def _check_module(self) -> None:
-        """Refuse what a module of torch, which computes all layers by itself, would ignore.
+        """Refuse options that a torch module, which computes all layers itself, would ignore.
 
         Raises:
             InputError: see above.
@@ -180,7 +180,7 @@ class ModelConfig(Config):
 
     @property
     def work(self) -> ModelWork | None:
-        """Work and memory of the model's layers; None if they are not known."""
+        """Work and memory of the model's layers; None if unknown."""
         kind = self.kind
         return None if kind.work is None else kind.work_with(kind.work, self.own_options())
 
@@ -217,8 +217,9 @@ class ModelConfig(Config):
         """Check that the model is defined for a graph.
 
         Raises:
-            InputError: the graph has weights, which the model would ignore; or a type has no features, which are
-                neither learned, nor does the model take the numbers of the vertices instead; or no type lacks some.
+            InputError: the graph has weights, which the model would ignore; or a type has no features, and features are
+                not learned and the model does not take vertex numbers instead; or features are learned, but every type
+                has features.
         """
         # Only ranks that map a graph with types load it.
         from gnnloom.trainer.data.typed_vertices import TypedVertices  # noqa: PLC0415
@@ -236,7 +237,7 @@ class ModelConfig(Config):
             )
 
 
-#: What gnnloom's models do between and in their layers.
+#: Options of gnnloom's models in and between layers.
 _BETWEEN_LAYERS = (
     "bias",
     "norm",

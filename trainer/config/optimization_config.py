@@ -16,7 +16,7 @@ _option = partial(option, group=Group.OPTIMIZATION)
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig(Config):
-    """Epochs, the optimizer, and its learning rates; ``schedule_epochs`` holds the number that 0 stood for."""
+    """Epochs, the optimizer, and its learning rates; ``schedule_epochs`` holds the resolved value of 0."""
 
     epochs: int = _option(100, "Number of epochs", free=True, is_common=True, least=1)
     lr: float = _option(0.01, "Learning rate", is_common=True, below=math.inf)
@@ -64,7 +64,7 @@ class OptimizationConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # A resumed run may have more epochs, but its cosine must be the one that it began with.
+        # A resumed run may have more epochs, but must keep its original cosine.
         if self.schedule == "cosine" and self.schedule_epochs == 0:
             self.settle("schedule_epochs", self.epochs)
 
@@ -73,7 +73,7 @@ class OptimizationConfig(Config):
 class StoppingConfig(Config):
     """Early stopping and the best checkpoint.
 
-    Metrics are named as in the output, such as ``val_accuracy``, ``loss`` (of the training) or ``val_loss``.
+    Metrics are named as in the output, such as ``val_accuracy``, ``loss`` (of training) or ``val_loss``.
     """
 
     patience: int = _option(
@@ -97,6 +97,6 @@ class StoppingConfig(Config):
 
 
 def ended_early(result: Mapping[str, Any], patience: int) -> bool:
-    """Whether a finished run ended early, and would have with this patience too."""
+    """Whether a finished run ended early, and would also have with this patience."""
     stopped = result.get("stopped_early")
     return stopped is not None and 0 < patience <= stopped["patience"]

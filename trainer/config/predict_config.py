@@ -62,7 +62,7 @@ class PredictConfig(Config):
     )
 
     def trained(self, run: Run) -> TrainConfig:
-        """The configuration that the run was made with; code that it names is imported only if this names it too.
+        """The configuration with which the run was made; its code is imported only if this configuration also names it.
 
         Raises:
             InputError: as :meth:`TrainConfig.of_run`.
@@ -89,7 +89,7 @@ class PredictConfig(Config):
         evaluation_memory: int | None = None,
         **smoothing: Any,
     ) -> PredictConfig:
-        """Predict with a run of a dataset, which may have moved or got another name since the training.
+        """Predict with a run of a dataset, which may have been moved or renamed after training.
 
         Args:
             model, decoder: as in training; given to confirm the import of code that is not gnnloom's.

@@ -83,7 +83,7 @@ class PropagateConfig(Config):
 
     @staticmethod
     def inputs(shards: RowShards) -> dict[str, str]:
-        """Kind to key of what the values are made from; sums are rounded in another order on other shards."""
+        """Kind to key of the inputs of the values; on other shards, sums are rounded in another order."""
         return _inputs(shards.artifact.key, shards.artifact.inputs)
 
     def key(self, shards: str, made_from: Mapping[str, str]) -> str:
@@ -91,7 +91,7 @@ class PropagateConfig(Config):
 
         Args:
             shards: key of the shards.
-            made_from: kind to key of what the shards are made from.
+            made_from: kind to key of the inputs of the shards.
         """
         return artifact_key("propagated", self.parameters(), _inputs(shards, made_from))
 

@@ -17,7 +17,7 @@ from gnnloom.trainer.propagation.memory import MemoryPlan, RankSizes, plan_memor
 from gnnloom.trainer.propagation.source_rows import PROPAGABLE
 from gnnloom.trainer.propagation.steps import Propagation
 
-#: Share of the free memory that ranks use unless they are told otherwise.
+#: Share of the free memory that ranks use by default.
 _SHARE: Final = 0.8
 
 
@@ -26,10 +26,10 @@ class PropagationPlan:
     """The plan of all ranks.
 
     Attributes:
-        memory: columns at a time, and the place of the adjacency.
-        sizes: of all ranks.
-        num_vertices, num_columns: of the matrix.
-        num_stored: steps that are stored.
+        memory: number of columns at a time, and the place of the adjacency.
+        sizes: sizes of all ranks' shards.
+        num_vertices, num_columns: shape of the matrix.
+        num_stored: number of stored steps.
     """
 
     memory: MemoryPlan
@@ -85,10 +85,10 @@ def plan_of(
 def plan_for(
     config: PropagateConfig, num_vertices: int, num_columns: int, sizes: Sequence[RankSizes], memory: int, threads: int
 ) -> PropagationPlan:
-    """The plan for sizes, of shards that need not exist.
+    """The plan for given sizes of shards, which need not exist.
 
     Args:
-        num_columns: of the matrix.
+        num_columns: number of columns of the matrix.
         memory: bytes per rank.
         threads: per rank.
 
@@ -115,7 +115,7 @@ def of_this_machine(config: PropagateConfig) -> tuple[int, int]:
 
 
 def free_memory(ranks: int) -> int:
-    """Bytes for each of some ranks of this machine."""
+    """Bytes for each of a number of ranks on this machine."""
     return int(_SHARE * available_memory()) // ranks
 
 

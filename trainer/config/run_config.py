@@ -1,4 +1,4 @@
-"""What a run reads and what it writes: the dataset and its shards; name, seed, evaluations and checkpoints."""
+"""Options about the inputs and outputs of a run: dataset and shards; name, seed, evaluations and checkpoints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DataConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Config):
-    """The name of a run, its seed, and what it writes."""
+    """The name of a run, its seed, and its output."""
 
     seed: int = _option(0, "Seed of the initial weights and of dropout", least=0, group=Group.OPTIMIZATION)
     eval_every: int = _option(

@@ -90,6 +90,6 @@ class SmoothingConfig(Config):
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any] | None) -> Self:
-        """The smoothing that stored predictions have; none for no facts."""
+        """The smoothing of stored predictions; no smoothing without facts."""
         facts = facts or {}
         return cls.of(**{name: facts[name] for name in options_of(cls) if name in facts})

@@ -1,4 +1,4 @@
-"""Predictions that a run has already: whether they are what is asked for, and what a command reports of them."""
+"""Finds out whether a run already has the requested predictions, and summarizes them for commands."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class StoredPredictions:
     """The requested predictions that a run already has.
 
     Attributes:
-        epoch: epoch after which the predictions were made that are all that is asked for; 0 if there are none.
-        embeds: predictions that are made now have to contain embeddings: they are asked for, or the run has them.
-        smoothing: how predictions that are made now have to be smoothed, too: as asked for, or else as the run has it.
-        lacks_smoothing: the run has everything that is asked for but this smoothing.
+        epoch: epoch of stored predictions that answer the whole request; 0 if there are none.
+        embeds: new predictions must contain embeddings, because these are requested, or the run has them.
+        smoothing: smoothing of new predictions: the requested one, or else the run's existing one.
+        lacks_smoothing: the run has everything that is requested except this smoothing.
     """
 
     epoch: int
@@ -36,7 +36,7 @@ class StoredPredictions:
 
 
 def look_up(run: Run, config: PredictConfig) -> StoredPredictions:
-    """Whether a run's predictions belong to the checkpoint and hold everything that the configuration asks for.
+    """Find out whether a run's predictions belong to the checkpoint and contain everything that is requested.
 
     Everything is read once and compared with its digests: damaged predictions are made again.
 
@@ -49,7 +49,7 @@ def look_up(run: Run, config: PredictConfig) -> StoredPredictions:
     embeds, smoothing = config.embeddings, config.smoothing
     try:
         if epoch and run.has_predictions_of(epoch):
-            # Results of this checkpoint stay, even if other results have to be computed again.
+            # Results of this checkpoint are kept, even if other results must be computed again.
             embeds = embeds or "embedding" in run.predictions()
             stored = SmoothingConfig.of_facts(run.predictions().facts.get(SMOOTHING))
             smoothing = smoothing if smoothing.smooths else stored
@@ -59,16 +59,15 @@ def look_up(run: Run, config: PredictConfig) -> StoredPredictions:
                 return StoredPredictions(epoch if is_all else 0, embeds, smoothing, lacks_smoothing=not is_all)
     except CorruptError as error:
         logger.warning("predicting again: %s", error)
-        # The damaged file may be the one that says whether there are embeddings.
+        # The damaged file may be the file that tells whether there are embeddings.
         embeds = embeds or (run.predictions_path / "embedding").is_dir()
     return StoredPredictions(0, embeds, smoothing)
 
 
 def drop_superseded(run: Run) -> None:
-    """Remove predictions of another checkpoint than the one that predicts; called by one process.
+    """Remove predictions of checkpoints other than the predicting one; called by one process.
 
-    Only when the checkpoint that supersedes theirs is durable: however a training is killed, the predictions that a run
-    has lost can be made again.
+    To be called only when the new checkpoint is durable: then a run can make lost predictions again after any kill.
     """
     try:
         is_current = run.has_predictions_of(predicting_epoch(run))

@@ -1,4 +1,4 @@
-"""Options for the task of a run: what it predicts, minimizes and measures."""
+"""Options for the task of a run: its predictions, loss and metrics."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def _shown(name: str) -> Option:
 
 
 def _task_option(name: str) -> Any:
-    # They decide the result of the tasks that have them, and nothing else.
+    # They affect only the results of tasks that have them.
     return option_field(_shown(name), free=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig(Config):
-    """The task and its options, its loss, the weights of the classes in it, and a metric of the user's own.
+    """The task and its options, its loss, the class weights in the loss, and the user's own metric.
 
-    An option of another task is refused, as it would do nothing. The options of gnnloom's own tasks and decoders are
-    fields. Options of other packages are ``task_options``, each as ``name=value``; they decide the result if there are
-    any.
+    An option of another task is refused, because it would have no effect. The options of gnnloom's own tasks and
+    decoders are fields. Options of other packages are ``task_options``, each as ``name=value``; they count as part of
+    the run's identity if given.
     """
 
     name: str = _option(
@@ -99,7 +99,7 @@ class TaskConfig(Config):
 
     @property
     def is_own_loss(self) -> bool:
-        """The loss is a function of the user's."""
+        """The loss is a user's function."""
         return self.loss != AUTO and self.loss not in _LOSSES
 
     @property
@@ -109,13 +109,13 @@ class TaskConfig(Config):
 
     @property
     def own_fields(self) -> frozenset[str]:
-        """Names of the fields that are options of the task, if it was named."""
+        """Names of the fields that are options of the task, if the task was named."""
         return frozenset(option_fields(TaskConfig)).intersection(TASKS[self.name].options if self.name in TASKS else ())
 
     def message_graph(self, dataset: Dataset) -> str | None:
         """Key of the graph without the links that the task reads; None for a task on vertices.
 
-        Also None if the links are not known before the shards are: if there are none, or links of several graphs.
+        Also None if the links are unknown before the shards are: if there are none, or links of several graphs.
         """
         found = dataset.message_graphs(self.links) if self.on_pairs else []
         return found[0] if len(found) == 1 else None
@@ -128,7 +128,7 @@ class TaskConfig(Config):
             where: folder of the shards, or of the graph, for errors.
 
         Raises:
-            InputError, NotFoundError: there are none that fit, or several.
+            InputError, NotFoundError: no links fit, or several do.
         """
         return open_links(TASKS[self.name], dataset, graph, self.links, where) if self.on_pairs else None
 
@@ -137,7 +137,7 @@ class TaskConfig(Config):
         return own_values(self, task.options, self._other_values())
 
     def _other_values(self) -> dict[str, Any]:
-        """Name to value of what ``task_options`` has."""
+        """Name to value of the options in ``task_options``."""
         return other_values("task_options", self.task_options, other_task_options())
 
     def output_width(self, task: Task, sizes: LabelSizes) -> int:
@@ -165,15 +165,15 @@ class TaskConfig(Config):
         return weights
 
     def task_of(self, arrays: Arrays, sizes: LabelSizes, where: Path) -> Task:
-        """The task for some data, which it and the weights of the classes must fit.
+        """The task for some data; checks that the task and the class weights fit the data.
 
         Args:
-            arrays: of the vertex data.
+            arrays: arrays of the vertex data.
             where: place of the arrays, for messages.
 
         Raises:
-            InputError: the array that the task predicts is missing, there is another number of classes, or the task
-                has none.
+            InputError: the array that the task predicts is missing, the number of classes differs, or the task has no
+                classes.
         """
         task = task_of_data(self.name, arrays, where)
         # Data without labels are refused where they are read.

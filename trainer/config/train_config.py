@@ -43,14 +43,14 @@ def derive_run_name(model: str, algorithm: str, ranks: str, decides: Any) -> str
 
     Args:
         ranks: number of ranks, or the process grid.
-        decides: JSON values that determine the result; runs that differ in them get other names.
+        decides: JSON values that determine the result; runs with different values get different names.
     """
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
     return f"{_short(model)}-{algorithm}-{ranks}-{digest[:_DIGITS]}"
 
 
 def _short(model: str) -> str:
-    """The model's name; of ``package.module:Class`` the class, in the letters that a run's name may have."""
+    """The model's name, or the class of ``package.module:Class``, in characters that a run's name may have."""
     return re.sub("[^a-z0-9]+", "-", model.rpartition(":")[2].lower()).strip("-") or "model"
 
 
@@ -79,7 +79,7 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-#: The option with the memory of each rank, which the planner replaces by fields before there is a configuration.
+#: The option with the memory of each rank, which the planner replaces by fields before a configuration is built.
 MEMORY: Final = "memory"
 #: Free fields that affect the result if they are given. They are not part of the names of runs, so older names stay
 #: valid.
@@ -91,7 +91,7 @@ _IF_GIVEN = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Combination):
-    """Everything that determines a training run: the parts of the configuration, and what they mean together.
+    """Everything that determines a training run: the parts of the configuration, and their combined meaning.
 
     ``TrainConfig.of(catalog="catalog", dataset="web", hidden=(16,))`` builds every part from its options. An option is
     a field of its part, such as ``config.model.hidden``; the option that chooses a component is its ``name``, such as
@@ -109,8 +109,8 @@ class TrainConfig(Combination):
         """Everything that determines the model except its weights.
 
         Args:
-            num_features: number of stored features of a vertex; without effect if features are learned instead.
-            num_inputs: number of matrices, of ``num_features`` columns each, that the input consists of.
+            num_features: number of stored features of a vertex; ignored if features are learned instead.
+            num_inputs: number of matrices in the input, each with ``num_features`` columns.
             schema: the types and relations of a graph with types.
         """
         model = self.model
@@ -137,7 +137,7 @@ class TrainConfig(Combination):
         return {**options, "exclude_targets": self.drops_targets} if "exclude_targets" in options else options
 
     def shard_request(self, dataset: Dataset) -> ShardRequest:
-        """The choice of shards; unless a key is given, of the graph without the links that the task reads."""
+        """The choice of shards; by default, shards of the graph without the links that the task reads."""
         data, mode = self.data, self.mode
         graph = None if data.shards or mode.on_types else self.task.message_graph(dataset)
         return ShardRequest(
@@ -159,7 +159,7 @@ class TrainConfig(Combination):
         """The links that the task reads, checked; None for a task on vertices.
 
         Args:
-            shards: that the run reads; the graph if it has types.
+            shards: shards that the run reads; the graph if it has types.
 
         Raises:
             InputError, NotFoundError: there are none that fit, or several.
@@ -183,7 +183,7 @@ class TrainConfig(Combination):
             return None
         model, steps = self.model.name, self.mode.steps
         found = find_propagated(dataset, self.mode.propagated, steps, shards)
-        # Classes of the user's own take none, and need not be imported for this.
+        # A user's own classes take none, and need not be imported for this.
         if found is None and model in MODELS and MODELS[model].takes_steps and not steps:
             raise NotFoundError(
                 f"model {model!r}: dataset {dataset.name} has no propagated features of this graph; make some with"
@@ -200,12 +200,12 @@ class TrainConfig(Combination):
         return derive_run_name(self.model.name, self.algorithm.name, ranks, self.identity())
 
     def named_with_shards(self, shards: str) -> Self:
-        """This configuration with the key of its shards; a run without a name is named after the shards too.
+        """This configuration with the key of its shards; the name of an unnamed run then also depends on the shards.
 
         Recipes use such names, because the same options may be used with other shards.
 
         Args:
-            shards: of a graph with types, which has no shards, the key of the graph.
+            shards: key of the shards; for a graph with types, which has no shards, the key of the graph.
         """
         config = self if self.mode.on_types else self.with_options(shards=shards)
         if config.run.name is not None:
@@ -216,7 +216,8 @@ class TrainConfig(Combination):
 
     def identity(self) -> dict[str, Any]:
         """The fields that determine the result, and that a resumed run must share, as JSON."""
-        # Free fields change how far and where a run goes but not what it computes, so resuming with others is safe.
+        # Free fields affect how long and where a run goes but not its computation, so resuming with other values is
+        # safe.
         deciding = self.deciding
         return {name: value for name, value in self.to_json().items() if name in deciding}
 
@@ -225,7 +226,7 @@ class TrainConfig(Combination):
         """Names of the fields that determine the result."""
         decides = set(deciding_options(type(self))) | self.task.own_fields
         decides |= {"ranks"} if RANKS_DECIDE in self.mode.kind.offers else set()
-        # The learning rate then depends on metrics that are measured in some epochs only.
+        # The learning rate then depends on metrics that are measured only in some epochs.
         follows = self.optimization.schedule == "plateau" and self.stopping.monitor != "loss"
         decides |= {"eval_every"} if follows else set()
         return decides | {name for name in self.changed() if name in _IF_GIVEN}
@@ -233,36 +234,38 @@ class TrainConfig(Combination):
     def changes_since(self, before: TrainConfig) -> list[str]:
         """Fields in which a resumed run must not differ from ``before`` but does, such as ``lr 0.1 (now 0.2)``.
 
-        The name of the dataset is not among them: a dataset may have been imported under another name. The data that
+        The name of the dataset is not included: a dataset may have been imported under another name. The data that
         the run reads are compared by their keys instead.
         """
-        # All fields: the two configurations may not be decided by the same ones.
+        # All fields: the deciding fields of the two configurations may differ.
         then, now = before.to_json(), self.to_json()
         names = [name for name in now if name in (self.deciding | before.deciding) - {"dataset"}]
         return [f"{name} {then[name]!r} (now {now[name]!r})" for name in names if then[name] != now[name]]
 
     def check_code(self) -> None:
-        """Check that no code that the configuration names is named by a stored file alone.
+        """Check that the command itself names all code in the configuration: no code comes only from a stored file.
 
         Raises:
-            InputError: some is; names all of it.
+            InputError: the command does not name some code; the message names all of it.
         """
         check_confirmed(*named_code(type(self), self.to_json()).values())
 
     def own_code(self) -> dict[str, str]:
-        """Option to ``package.module:NAME`` of the code that may be imported, as the command names it."""
+        """Option to ``package.module:NAME`` of the code that the command names, which may be imported."""
         named = named_code(type(self), self.to_json())
         return {name: code for name, code in named.items() if not isinstance(code, UnconfirmedName)}
 
     @classmethod
     def of_run(cls, run: Run, **named: str | None) -> Self:
-        """The configuration that a run was made with.
+        """The configuration with which a run was made.
 
         Anybody may have written it, so code that it names as ``package.module:NAME`` is imported only if the command
-        names the same code. Otherwise the configuration can be shown and compared, and whatever needs the code fails.
+        names the same code. Otherwise the configuration can be shown and compared, and everything that needs the code
+        fails.
 
         Args:
-            named: values of options that the command gives, such as ``model``; None if it does not give the option.
+            named: values of options that the command gives, such as ``model``; None if the command does not give the
+                option.
 
         Raises:
             InputError: it is not a valid configuration, or has another value of an option in ``named``; the file is
@@ -281,7 +284,7 @@ class TrainConfig(Combination):
             raise InputError(f"{path}: {error}") from error
 
 
-#: Options that hold options of other packages, and options that say how to go on with a run rather than what to train.
+#: Options that hold options of other packages, and options about the continuation of a run rather than its training.
 _LEFT_OUT = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "task_options", "restart"})
 
 

@@ -23,7 +23,7 @@ NORMALIZATIONS = ("symmetric", "mean", "none")
 
 @dataclass(frozen=True)
 class Scaling:
-    """The two vectors of a rank's rows, each (num_rows,), or (0,) if all factors are 1.
+    """The two scaling vectors of a rank's rows, each (num_rows,), or (0,) if all factors are 1.
 
     The transpose of the scaled matrix has the two exchanged.
     """
@@ -44,7 +44,7 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], place: 
         normalization: ``symmetric`` (degree^-1/2 on both sides, as PyG's gcn_norm), ``mean`` (1/degree on the
             left) or ``none``.
         degree: (num_rows,) sums of the rows, including self loops. A row of degree 0 gets the factor 0.
-        place: where the vectors are needed, in the dtype of sums.
+        place: place of the vectors, which have the dtype of sums.
 
     Raises:
         InputError: a degree is negative or not finite, which only ``none`` allows.
@@ -54,7 +54,7 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], place: 
         return Scaling(ones, ones)
     if not (np.isfinite(degree).all() and (degree >= 0).all()):
         raise InputError(f"{where}: the weights of a row have a negative or infinite sum, which cannot be normalized")
-    # 1 / infinity is 0, so a row of degree 0 needs no case of its own below.
+    # 1 / infinity is 0, so a row of degree 0 needs no special case below.
     positive = np.where(degree > 0, degree, np.inf)
     # Computed in float64, so that a float32 factor is rounded once.
     factor = place.from_numpy(1 / (positive if normalization == "mean" else np.sqrt(positive))).to(place.sum_dtype)
@@ -62,7 +62,7 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], place: 
 
 
 def degrees(*blocks: CSR | StoredCSR) -> NDArray[np.float64]:
-    """(num_rows,) float64 row sums of the matrix that consists of these column blocks; reads weights on disk."""
+    """(num_rows,) float64 row sums of a matrix that is given in column blocks; reads weights on disk."""
     degree = row_sums(blocks[0])
     for block in blocks[1:]:
         if block.nnz:

@@ -25,7 +25,7 @@ class BatchRows:
     Attributes:
         vertex: (num_rows,) int64 global ids.
         matrix: columns of the rank's own vertices and of its halo, with the rows to exchange.
-        transpose: the same of the transpose; ``matrix`` itself if both are equal.
+        transpose: the same for the transpose; ``matrix`` itself if both are equal.
         sides: factors of the normalization.
     """
 
@@ -44,10 +44,10 @@ def subgraph_rows(
     symmetric: bool,
     entry_weight: NDArray[np.float64] | None = None,
 ) -> BatchRows:
-    """The rows of an induced subgraph, normalized as a graph of its own.
+    """The rows of an induced subgraph, normalized as a separate graph.
 
-    With weights of nonzeros, the degrees are the whole graph's degrees: a product is then, on average over the samples,
-    that with the whole row (Zeng et al., GraphSAINT, ICLR 2020, section 3.2).
+    With weights of nonzeros, the degrees are the whole graph's degrees: the average of a product over the samples is
+    then the product with the whole row (Zeng et al., GraphSAINT, ICLR 2020, section 3.2).
 
     Args:
         normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
@@ -72,7 +72,7 @@ def subgraph_rows(
 
 
 def without_halo(matrix: CSR) -> ShardMatrix[CSR]:
-    """Rows whose columns one rank has alone."""
+    """Rows whose columns are all on one rank."""
     none, offset = np.empty(0, np.int64), np.zeros(2, np.int64)
     empty = CSR(0, np.zeros(matrix.num_rows + 1, np.int64), np.empty(0, np.int32), None, 0)
     return ShardMatrix(matrix, empty, none, offset, none, offset)

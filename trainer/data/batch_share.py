@@ -1,8 +1,8 @@
-"""A rank's share of the mini-batches of an epoch: its rows, columns, halo and what it sends, restricted to a batch.
+"""A rank's share of the mini-batches of an epoch: its rows, columns, halo and sent rows, restricted to a batch.
 
-Which batch of an epoch has a vertex is computed from the seed, the epoch and the vertex, so every rank knows the
-batches of its own and of its halo's vertices without a message (Demirci, Haldar, Ferhatosmanoglu, PVLDB 16(4), 2022,
-section 4.3).
+The batch of a vertex in an epoch is computed from the seed, the epoch and the vertex, so every rank knows the batches
+of its own vertices and of its halo without a message (Demirci, Haldar, Ferhatosmanoglu, PVLDB 16(4), 2022, section
+4.3).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gnnloom.trainer.place.place import Place
 
 
 class Division:
-    """Things divided into the batches of an epoch, such as a rank's rows.
+    """Items divided into the batches of an epoch, such as a rank's rows.
 
     Attributes:
-        batch: (count,) int64 batch of each.
-        position: (count,) int64 number of each in its batch, in the order of the things.
+        batch: (count,) int64 batch of each item.
+        position: (count,) int64 number of each item in its batch, in the order of the items.
     """
 
     def __init__(self, batch: NDArray[np.int64], num_batches: int) -> None:
@@ -57,7 +57,7 @@ class _Halo:
     owner: NDArray[np.int64]
 
     def used(self) -> NDArray[np.bool_]:
-        """(columns in the batch,) whether each has a nonzero."""
+        """(columns in the batch,) bool, whether each column has a nonzero."""
         found = np.zeros(len(self.column), bool)
         found[self.matrix.indices] = True
         return found
@@ -69,22 +69,22 @@ class _Halo:
             vertex: (num_rows,) int64 global ids of the rows.
 
         Returns:
-            The rows by rank, for each in the order of their ids, as halos are; and (num_ranks + 1,) int64 where each
-            rank's begin.
+            The rows by rank, ordered by id for each rank, as in halos; and (num_ranks + 1,) int64 positions at which
+            each rank's rows begin.
         """
         by_id = np.argsort(vertex)
         place = np.empty_like(by_id)
         place[by_id] = np.arange(len(by_id))
         num_rows = max(self.matrix.num_rows, 1)
         rows = np.repeat(place, np.diff(self.matrix.indptr))
-        # Sorted here, which is many times as fast as ``np.unique``: that hashes first.
+        # Sorted here, which is many times faster than ``np.unique``, because that hashes first.
         pairs = np.sort(self.owner[self.matrix.indices] * num_rows + rows)
         rank, found = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], num_rows)
         return by_id[found], np.searchsorted(rank, np.arange(num_ranks + 1))
 
 
 class EpochShare:
-    """A rank's share of all batches of one epoch; any thread may ask for one."""
+    """A rank's share of all batches of one epoch; any thread may request a batch."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class EpochShare:
             vertex: (num_own,) int64 global ids of the rank's vertices.
             matrix: the rank's rows of the adjacency.
             transpose: the rows of its transpose; ``matrix`` itself if both are equal.
-            num_vertices: of the whole graph.
+            num_vertices: number of vertices of the whole graph.
             size: vertices of a batch.
         """
         self._vertex, self._matrix, self._transpose = vertex, matrix, transpose
@@ -119,7 +119,7 @@ class EpochShare:
         return self._own.members(batch)
 
     def rows(self, batch: int, normalization: str, place: Place) -> BatchRows:
-        """The rank's rows of a batch, normalized as the graph that all vertices of the batch induce.
+        """The rank's rows of a batch, normalized in the graph that all vertices of the batch induce.
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.

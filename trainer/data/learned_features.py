@@ -1,4 +1,4 @@
-"""Input features that are learned: the random numbers that they start from."""
+"""Draws the initial random values of learned input features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnnloom.trainer.place.place import Place
 def first_features(
     vertices: NDArray[np.int64], columns: slice, width: int, seed: int, place: Place, of_type: str = ""
 ) -> Tensor:
-    """The numbers from which the features of some vertices are learned. Communicates nothing.
+    """The initial values of the learned features of some vertices. Communicates nothing.
 
     Normal, with the standard deviation ``1 / sqrt(width)``: rows have a length of about 1, for graphs of any size. Each
     number is a function of the seed, the vertex and the column, so it is the same on every layout, and in every
@@ -24,7 +24,7 @@ def first_features(
 
     Args:
         vertices: (num_rows,) int64 global ids.
-        columns: the columns that are wanted.
+        columns: the wanted columns.
         width: number of all columns.
         of_type: type of the vertices, in a graph with types.
 

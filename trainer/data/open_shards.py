@@ -1,4 +1,4 @@
-"""Opens what a rank reads: its row shard, the grid shards of all ranks, one type's data, samples, propagated values."""
+"""Opens a rank's data: its row shard, the grid shards of all ranks, one type's data, samples, propagated values."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.storage.wording import counted, shell_command
 
 if TYPE_CHECKING:
-    # It imports numba, which takes half a second that a job on row shards need not spend.
+    # This imports numba, which takes half a second that a job on row shards need not spend.
     from gnnloom.storage.shards.grid_shards import GridShards
     from gnnloom.trainer.data.typed_vertices import OpenedTypes, TypedVertices
 
-    #: What a run reads of a graph and its vertices.
+    #: Data that a run reads about a graph and its vertices.
     RunData: TypeAlias = RowShards | GridShards | TypedVertices
 
-#: What to do instead of adding features.
+#: Alternatives to adding features.
 LEARNED: Final = "; or learn features instead, with `gnnloom train --embed WIDTH`"
 
 
@@ -75,7 +75,7 @@ class VertexRows(Protocol):
         ...
 
 
-#: Inputs of shards that decide what a run on them computes.
+#: Inputs of shards that determine the result of a run.
 _DATA: Final = ("graph", "vertices")
 #: Inputs of shards that a run records.
 _RECORDED: Final = (*_DATA, "links", "propagated")
@@ -86,7 +86,7 @@ class ShardRequest:
     """A choice of shards.
 
     Attributes:
-        algorithm: that reads them.
+        algorithm: algorithm that reads them.
         ranks: number of ranks that read them.
         key: key of the shards, if several fit.
         method: partitioner of the row shards; None for any.
@@ -98,8 +98,8 @@ class ShardRequest:
         links: key of the links of the relation, if there are several.
         vertex_data: choice between several vertex data of its types, as ``TYPE=KEY`` each.
         reverse: gather along the reverses of its relations, too.
-        transfer: made the run, if it was trained on another graph: it reads no labels, and no links.
-        plans: for a forecast, which does without the reverses if they are not stored yet.
+        transfer: the transfer that made the run, if it was trained on another graph: it reads neither labels nor links.
+        plans: the request is for a forecast, which does not need stored reverses.
     """
 
     algorithm: str
@@ -119,7 +119,7 @@ class ShardRequest:
 
 
 class OpenedShards(Protocol):
-    """Shards as one rank sees them."""
+    """Shards in one rank's view."""
 
     @property
     def shards(self) -> RunData:
@@ -128,14 +128,14 @@ class OpenedShards(Protocol):
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        """Kind to key of what a run records that it reads: the shards, and what they were made from."""
+        """Kind to key of the inputs that a run records: the shards, and the inputs of the shards."""
         ...
 
     def vertex_rows(self, order: str, span: Span) -> VertexRows:
         """The vertex data of this rank's rows.
 
         Args:
-            order: order of the vertices that the layout's rows are a range of.
+            order: order of the vertices; the layout's rows are a range of it.
             span: first position in this order and the one after the last.
         """
         ...
@@ -217,12 +217,12 @@ class ShardKind(Generic[Opened]):
     """A kind of shards.
 
     Attributes:
-        name: as in ``[shards] layout`` of a recipe.
+        name: name in ``[shards] layout`` of a recipe.
         serves_any_ranks: the same shards serve any number of ranks.
-        load_kernels: loads the compiled code that reading them takes.
-        open: opens what a rank reads, from the dataset, the request, the rank, the number of ranks and the counter of
-            its bytes. Raises InputError if the shards or the request do not fit the number of ranks, NotFoundError if
-            there are none; the message says how to make them.
+        load_kernels: loads the compiled code for reading them.
+        open: opens a rank's data, from the dataset, the request, the rank, the number of ranks and the counter of its
+            bytes. Raises InputError if the shards or the request do not fit the number of ranks, NotFoundError if there
+            are none; the message explains how to make them.
     """
 
     name: str
@@ -233,7 +233,7 @@ class ShardKind(Generic[Opened]):
     def of_run(self, dataset: Dataset, request: ShardRequest, inputs: Mapping[str, str]) -> ShardRequest:
         """A request for shards of the graph and the vertex data of a run.
 
-        The run's own shards are chosen if they fit; of others, the first key, since results differ by rounding only.
+        The run's own shards are chosen if they fit; otherwise the first key, because results differ only by rounding.
 
         Args:
             inputs: kind to key of the artifacts that the run has read.
@@ -258,7 +258,7 @@ class ShardKind(Generic[Opened]):
 def _open_row_shard(
     dataset: Dataset, request: ShardRequest, rank: int, num_ranks: int, counter: ReadCounter
 ) -> OwnRowShard:
-    # A key chooses the shards by itself; if they are for another number of ranks, the check below says so.
+    # A key alone chooses the shards; if they are for another number of ranks, the check below reports it.
     parts = None if request.key else request.ranks
     try:
         shards = dataset.row_shards(
@@ -268,7 +268,7 @@ def _open_row_shard(
         raise NotFoundError(
             f"{error}; make some with {_commands(dataset, request, ROW_SHARDS)}, or start one rank per part (`--ranks`)"
         ) from error
-    # All three must agree: a launcher may start another number of ranks than the configuration says.
+    # All three must agree: a launcher may start a number of ranks that differs from the configuration.
     if not shards.num_parts == request.ranks == num_ranks:
         raise InputError(
             f"{shards.artifact.path}: shards for {counted(shards.num_parts, 'rank')}, but the run has {num_ranks}"
@@ -299,7 +299,7 @@ def _open_grid_shards(
 
 
 def _commands(dataset: Dataset, request: ShardRequest, kind: ShardKind[Any]) -> str:
-    """The commands that make the shards that a request asks for."""
+    """The commands that make the requested shards."""
     name, ranks = dataset.name, str(request.ranks)
     method = ["--method", request.method] if request.method else []
     graph, permutation = _graph_option(dataset, request.made_from), request.permutation or "double"
@@ -335,10 +335,10 @@ def _vertices_option(dataset: Dataset, made_from: Mapping[str, str]) -> list[str
 
 @dataclass(frozen=True)
 class _TypedKind(ShardKind["OpenedTypes"]):
-    """The vertices or pairs that a run on a graph with types predicts, and the graph around these."""
+    """The vertices or pairs that a run on a graph with types predicts, and the graph around them."""
 
     def of_run(self, dataset: Dataset, request: ShardRequest, inputs: Mapping[str, str]) -> ShardRequest:  # noqa: ARG002
-        """A request for the data that a run has read; its key is the key of the graph."""
+        """A request for the data of a run; its key is the key of the graph."""
         return replace(request, made_from=inputs, key=inputs.get("graph"))
 
 
@@ -368,7 +368,7 @@ def _check_number(request: ShardRequest, num_ranks: int) -> None:
     """Check that the job has the ranks that were configured.
 
     Raises:
-        InputError: it has others.
+        InputError: the number of ranks differs.
     """
     if request.ranks != num_ranks:
         raise InputError(
@@ -383,14 +383,14 @@ def _load_grid_kernels() -> None:
     load_kernels()
 
 
-# Row shards are read as they are stored.
+# Row shards are read in their stored order.
 ROW_SHARDS = ShardKind("row", serves_any_ranks=False, load_kernels=lambda: None, open=_open_row_shard)
 GRID_SHARDS = ShardKind("grid", serves_any_ranks=True, load_kernels=_load_grid_kernels, open=_open_grid_shards)
 #: A graph with types has no shards: ranks map it.
 TYPED_VERTICES = _TypedKind("typed", serves_any_ranks=True, load_kernels=lambda: None, open=_open_types)
 
 
-#: Values that stand for the values of the samples.
+#: Values of options that stand for the values of the samples.
 _DEFAULTS: Final[Mapping[str, object]] = MappingProxyType(
     {
         "fanout": (),
@@ -422,8 +422,8 @@ def open_samples(
         on_edges: the model takes all edges of a batch at once; there may be more hops than it has layers.
 
     Raises:
-        NotFoundError: there are none with this key.
-        InputError: they are for other ranks, of other data or another model, or drawn with other options.
+        NotFoundError: there are no samples with this key.
+        InputError: the samples are for other ranks, other data or another model, or were drawn with other options.
     """
     samples = dataset.samples(options["samples"], counter)
     where = samples.artifact.path
@@ -449,7 +449,7 @@ def open_typed_samples(
     """Open the samples of a graph with types that have the requested key; arguments and errors as of `open_samples`.
 
     Args:
-        read: kind to key of what the run reads.
+        read: kind to key of the inputs of the run.
     """
     samples = dataset.typed_samples(options["samples"], counter)
     where, inputs = samples.artifact.path, samples.artifact.inputs
@@ -465,7 +465,7 @@ def open_typed_samples(
 
 
 def _check_ranks(samples: StoredSamples[Any], num_ranks: int) -> None:
-    # Samples for other ranks are made from another partition, too, which says less.
+    # Samples for other ranks also have another partition, but an error about the partition would be less clear.
     if samples.num_ranks != num_ranks:
         where = samples.artifact.path
         raise InputError(f"{where}: samples for {counted(samples.num_ranks, 'rank')}, but the run has {num_ranks}")
@@ -482,7 +482,7 @@ def _check_samples(
     """Check that samples are for a run's model and its options.
 
     Raises:
-        InputError: they are not.
+        InputError: they do not match.
     """
     where = samples.artifact.path
     if num_hops != num_layers and not (on_edges and num_hops > num_layers):
@@ -495,22 +495,22 @@ def _check_samples(
             raise InputError(f"{where}: drawn with {name} {value}, but {options[name]} was asked for")
 
 
-#: Number of the step that stands for the features themselves.
+#: Step number of the features themselves.
 FEATURES: Final = 0
-#: The matrix from which the propagated values of a run on rows have to come.
+#: The matrix from which the propagated values of a run on rows must come.
 _PROPAGATED_OF: Final = "feature"
 
 
 def find_propagated(dataset: Dataset, key: str | None, steps: Sequence[int], shards: Artifact) -> Propagated | None:
-    """The propagated values that a run on rows reads; None if it reads the features alone.
+    """The propagated values that a run on rows reads; None if it reads only the features.
 
     Args:
-        key: of the values, if there are several.
-        steps: as :class:`gnnloom.trainer.data.stored_rows.StoredRows` has them; none for all that there are.
-        shards: of the run.
+        key: key of the values, if there are several.
+        steps: as for :class:`gnnloom.trainer.data.stored_rows.StoredRows`; empty for all stored steps.
+        shards: shards of the run.
 
     Raises:
-        NotFoundError: there are none with this key, or none although steps are wanted.
+        NotFoundError: there are no values with this key, or no values although steps are requested.
         InputError: there are several, or they belong to another graph or other features.
     """
     if steps and not any(steps):

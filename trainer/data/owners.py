@@ -27,7 +27,7 @@ class RangeOwners:
     """Owners of even ranges of numbers, of vertices or of pairs; see :func:`split_range`.
 
     Attributes:
-        size: count of the numbers, which begin at 0.
+        size: number of items, which are numbered from 0.
         num_ranks: number of ranks.
     """
 
@@ -61,10 +61,10 @@ class EndOwners:
         return np.where(is_source, self._source[vertices], self._target[vertices - self._first])
 
     def spans(self, rank: int) -> tuple[Span, Span]:
-        """First and last (exclusive) source of a rank, and target."""
+        """The ranges of sources and of targets of a rank: first and last (exclusive)."""
         start, stop = split_range(self._num_ends - self._first, self._size, rank)
         return split_range(self._first, self._size, rank), (start + self._first, stop + self._first)
 
     def of(self, rank: int) -> NDArray[np.int64]:
-        """(num_own,) int64 the vertices of a rank, ascending."""
+        """(num_own,) int64 vertices of a rank, ascending."""
         return np.concatenate([np.arange(*span) for span in self.spans(rank)])

@@ -1,4 +1,4 @@
-"""Rows of any vertices from the ranks that own them: one exchange of ids, one of rows, and a cache of frequent rows.
+"""Fetches rows of any vertices from their owners: by an exchange of ids, one of rows, and a cache of frequent rows.
 
 Like the distributed feature store of DistDGL (Zheng et al., "DistDGL: Distributed Graph Neural Network Training for
 Billion-Scale Graphs", IA3 2020), but without servers: all ranks ask and answer at the same time.
@@ -35,12 +35,12 @@ class RowExchange:
 
         Args:
             own: finds the rows of this rank's vertices; see :class:`gnnloom.storage.matrix.local_numbers.LocalNumbers`.
-            rows: (num_own, dim) their rows.
-            owner: rank of every vertex; None if this rank owns all.
+            rows: (num_own, dim) rows of these vertices.
+            owner: rank of every vertex; None if this rank owns all vertices.
         """
         self._comm, self._own, self._rows = comm, own, rows
         self._owner, self._place = owner, place
-        #: Ids of the cached rows, ascending, and -1, which no vertex has.
+        #: Ids of the cached rows, ascending, after a -1 that stands for no vertex.
         self._cached = np.array([-1])
         self._cached_rows = rows[:0]
 
@@ -55,7 +55,7 @@ class RowExchange:
         return self._rows.shape[1] * self._rows.element_size()
 
     def local(self, vertices: NDArray[np.int64]) -> Tensor:
-        """(num_vertices,) int64 which of this rank's rows belong to some of its vertices."""
+        """(num_vertices,) int64 numbers of this rank's rows for some of its vertices."""
         return self._place.from_numpy(self._own(vertices))
 
     def is_remote(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -65,7 +65,7 @@ class RowExchange:
         return np.asarray(self._owner[vertices] != self._comm.rank)
 
     def cache(self, vertices: NDArray[np.int64]) -> None:
-        """Cache the rows of these vertices, which other ranks own, from now on. Collective.
+        """Cache the rows of some vertices of other ranks from now on. Collective.
 
         Args:
             vertices: (num_cached,) int64, ascending.
@@ -107,16 +107,16 @@ class RowExchange:
     def give_back(self, vertices: NDArray[np.int64], gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The adjoint of :meth:`fetch`: gradients of fetched rows go to the ranks that own the rows. Collective.
 
-        Cached rows are copies that nobody updates, so gradients go to the owners of all vertices.
+        Cached rows are copies that are never updated, so gradients go to the owners of all vertices.
 
         Args:
             vertices: (num_vertices,) int64, as they were fetched.
             gradient: (num_vertices, dim) gradients of their rows.
 
         Returns:
-            (num_given,) int64 which of this rank's rows the ranks have fetched, a row as often as ranks have, and
-            (num_given, dim) the gradients. Both are ordered by sender, and for each sender in the order of its
-            ``vertices``: sums in this order have the same bits in every run.
+            (num_given,) int64 numbers of this rank's rows that ranks have fetched, once for each rank, and (num_given,
+            dim) gradients. Both are ordered by sender, and for each sender in the order of its ``vertices``: sums in
+            this order have the same bits in every run.
         """
         if self._owner is None:
             return self.local(vertices), gradient

@@ -1,4 +1,4 @@
-"""The entries of training pairs in the rows of one rank, as its row shard numbers them."""
+"""Finds the entries of training pairs in the rows of one rank, in the numbering of its row shard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnloom.trainer.data.target_edges import Entries, PairSource, TargetEntries
 from gnnloom.trainer.data.vertex_directory import VertexDirectory
 from gnnloom.trainer.place.place import Place
 
-#: Entries whose vertices are looked up at a time.
+#: Number of entries whose vertices are looked up at a time.
 _NUMBERED_AT_ONCE: Final = 1 << 18
 
 
@@ -48,7 +48,7 @@ def row_targets(
     parts: list[list[Entries]] = [[] for _ in halos]
     for read in read_entries(comm, source, num_vertices, weighted=weighted):
         for each, entries in zip(parts, (read, read.transposed), strict=False):
-            # The rank that reads a pair knows neither owner: no rank has a list of all vertices.
+            # The rank that reads a pair does not know the owners of its ends: no rank has a list of all vertices.
             order, counts = by_rank(directory.find(entries.row), comm.size)
             arrived = routed(comm, entries, order, counts, place)
             each.append(arrived.narrowed(num_vertices, source.num_pairs))
@@ -62,7 +62,7 @@ def row_targets(
 
 
 def _numbered(entries: Entries, vertex: NDArray[np.int64], halo: NDArray[np.int64]) -> TargetEntries:
-    """Entries of vertices, in the numbers of a rank; these replace the vertices, as new arrays would need memory."""
+    """Entries in the numbers of a rank, which replace the vertices in place: new arrays would need memory."""
     own, others, block = LocalNumbers.of(vertex), LocalNumbers.of(halo), np.zeros(len(entries.row), np.int8)
     for start in range(0, len(block), _NUMBERED_AT_ONCE):
         some = slice(start, start + _NUMBERED_AT_ONCE)

@@ -1,4 +1,4 @@
-"""The input of models on rows: the features of some vertices and what was propagated of them, read from disk."""
+"""Reads the input of models on rows from disk: features and propagated features of some vertices."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ PACKED: Final = np.dtype(np.float32)
 class StoredRows:
     """Matrices side by side that have a row for each vertex of a rank: the features, and their propagated steps.
 
-    They are stored in the order of all vertices, so they are cheapest to read if the rank's vertices follow each other,
-    as with a partition by ``block``. Communicates nothing, except :meth:`settled_norm`.
+    They are stored in the order of all vertices, so reading is fastest if the rank's vertices are consecutive, as with
+    a partition by ``block``. Communicates nothing, except :meth:`settled_norm`.
 
     Attributes:
         vertex: (num_own,) int64 ids of the rank's vertices, in the order of its rows.
-        folder: for temporary files.
-        steps: the matrices from left to right: 0 for the features, k for the k-th power of the adjacency times these.
-        num_features: columns of each.
-        stride: vertices whose rows are read at a time.
+        folder: folder for temporary files.
+        steps: the matrices from left to right: 0 for the features, k for the k-th power of the adjacency times the
+            features.
+        num_features: number of columns of each matrix.
+        stride: number of vertices whose rows are read at a time.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class StoredRows:
 
         Raises:
             NotFoundError: the vertex data or the values were removed.
-            InputError: there are no features, or not this step.
+            InputError: there are no features, or a step is not stored.
         """
         self.folder, self.vertex = dataset.path, vertex
         vertices = Vertices(Artifact(dataset.vertices(inputs["vertices"]).artifact.path, counter))
@@ -79,7 +80,7 @@ class StoredRows:
                 f"{where}: {counted(propagated.num_features, 'column')} for {counted(vertices.num_features, 'feature')}"
             )
         self._feature = vertices.array("feature")
-        #: The columns of the input that each array has.
+        #: The columns of the input for each array.
         self._arrays: list[tuple[slice, ArrayReader]] = []
         for position, step in enumerate(self.steps):
             first = position * self.num_features
@@ -94,7 +95,7 @@ class StoredRows:
 
     @property
     def num_inputs(self) -> int:
-        """Matrices side by side."""
+        """Number of matrices side by side."""
         return len(self.steps)
 
     @property
@@ -133,11 +134,11 @@ class StoredRows:
         return packed
 
     def ranges(self) -> Iterator[NDArray[np.int64]]:
-        """All rows of this rank, in parts that are cheap to read and small enough to pack one after the other."""
+        """All rows of this rank, in parts that are fast to read and small enough to pack one after the other."""
         yield from (rows for rows, _ in self._by_range(np.arange(len(self.vertex))))
 
     def _by_range(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Positions among some rows and their vertices, ascending, in ranges of all vertices."""
+        """Positions of some rows, and their vertices, ascending, by ranges of all vertices."""
         vertices = self.vertex[rows]
         order = np.argsort(vertices)
         vertices = vertices[order]
@@ -170,7 +171,7 @@ class StoredRows:
 
 
 def _pieces(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
-    """Ranges that cover one, and end where chunks do."""
+    """Ranges that together cover a given range, and end at the ends of chunks."""
     while start < stop:
         end = min(stop, (start // size + 1) * size)
         yield start, end

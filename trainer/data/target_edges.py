@@ -1,7 +1,7 @@
-"""The edges that training pairs stand for, on the ranks whose rows or blocks have them, for steps that exclude some.
+"""Keeps the edges of training pairs on the ranks whose rows or blocks have them, for steps that exclude some edges.
 
 Every rank reads 1/P of the pairs, some at a time, and sends their entries of the adjacency to the ranks that multiply
-with them. A step then excludes entries without a message, as any rank can tell which pairs it is about.
+by them. A step then excludes entries without a message, because any rank can tell which pairs the step takes.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     # It imports numba, which an exchange of rows need not load.
     from gnnloom.storage.shards.row_cover import CoveredMatrix
 
-#: Says of (k,) int64 numbers of pairs which ones a step excludes, as (k,) bool. All ranks say the same of a number.
+#: From (k,) int64 numbers of pairs, (k,) bool whether a step excludes each pair; the same on all ranks.
 Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
 
-#: From (k,) int64 numbers of pairs, the (k,) int64 number of the step of an epoch that takes each.
+#: From (k,) int64 numbers of pairs, (k,) int64 number of the step of an epoch that takes each pair.
 StepOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-#: Pairs that a choice is asked about at a time.
+#: Number of pairs per call of a choice.
 _CHOSEN_AT_ONCE: Final = 1 << 16
 #: If the range of the numbers is this many times wider than their count, distinct numbers are found by sorting.
 _SPARSE: Final = 4
-#: Pairs that a rank reads at a time, and sends on before it reads more.
+#: Number of pairs that a rank reads at a time, and sends on before it reads more.
 _PAIRS_READ: Final = 1 << 16
 
 
 @dataclass(frozen=True)
 class PairsOfStep:
-    """The choice of what one of the steps of an epoch takes; see :data:`Chosen`.
+    """The choice of the pairs of one step of an epoch; see :data:`Chosen`.
 
     Attributes:
-        step_of: the same object in all steps of an epoch, so that each pair is looked up once an epoch.
+        step_of: the same object in all steps of an epoch, so that each pair is looked up once per epoch.
         step: number of the step.
-        num_steps: of the epoch.
+        num_steps: number of steps of the epoch.
     """
 
     step_of: StepOf
@@ -60,12 +60,13 @@ class PairsOfStep:
 
 
 class PairSource(Protocol):
-    """Training pairs, from which every rank reads any range.
+    """Training pairs; every rank can read any range.
 
     Attributes:
-        num_pairs: of all ranks together.
+        num_pairs: number of pairs of all ranks together.
         symmetric: each pair stands for both directions.
-        num_entries: of the adjacency that the pairs and, if a step excludes these, their reverses are, about.
+        num_entries: approximate number of entries of the adjacency that are pairs or, if a step excludes them, reverses
+            of pairs.
     """
 
     @property
@@ -98,11 +99,11 @@ class PairSource(Protocol):
 
 
 class Entries(NamedTuple):
-    """Entries of a matrix that pairs stand for.
+    """Entries of a matrix for pairs.
 
     Attributes:
         row, column: (k,) int64, or int32 once they are :meth:`narrowed`.
-        number: (k,) likewise, of their pairs.
+        number: (k,) likewise, numbers of the pairs.
         weight: (k,) float64; None without weights.
     """
 
@@ -120,13 +121,13 @@ class Entries(NamedTuple):
         return Entries(*(None if each is None else each[which] for each in self))  # type: ignore[arg-type]
 
     def narrowed(self, num_vertices: int, num_pairs: int) -> Entries:
-        """The same in half of the memory, if all numbers are small enough."""
+        """The same entries in half of the memory, if all numbers are small enough."""
         row, column = (cast_ids(each, num_vertices) for each in self[:2])
         return self._replace(row=row, column=column, number=cast_ids(self.number, num_pairs))
 
     @classmethod
     def joined(cls, parts: list[Entries], *, weighted: bool) -> Entries:
-        """All entries of several parts; the list is empty afterwards, as both would take twice the memory."""
+        """All entries of several parts; the list is empty afterwards, because both would take twice the memory."""
         ids = np.empty(0, parts[0].row.dtype if parts else np.int64)
         none = cls(ids, ids, ids, np.empty(0) if weighted else None)
         columns = [list(each) for each in zip(none, *parts, strict=True)]
@@ -139,7 +140,7 @@ class Entries(NamedTuple):
 
 
 def read_entries(comm: Communicator, source: PairSource, num_vertices: int, *, weighted: bool) -> Iterator[Entries]:
-    """Entries of this rank's share of the pairs, some at a time, and as often on every rank. Collective.
+    """Entries of this rank's share of the pairs, in the same number of pieces on every rank. Collective.
 
     Args:
         weighted: keep the weights of the edges.
@@ -182,7 +183,7 @@ def check_directions(source: PairSource, *, symmetric: bool) -> None:
     """Check that pairs stand for both directions if and only if the adjacency is symmetric.
 
     Raises:
-        InputError: they do not.
+        InputError: they do not match.
     """
     if source.symmetric != symmetric:
         kinds = {True: "undirected", False: "directed"}
@@ -195,7 +196,7 @@ def routed(
     """Send entries to the ranks that need them; returns the received entries. Collective.
 
     Args:
-        order: which entries to send, by receiver.
+        order: positions of the entries to send, by receiver.
         counts: (size,) int64 number of entries for each rank.
     """
     # One message for each receiver: weights travel as their bits.
@@ -212,8 +213,8 @@ class ExcludedEntries:
 
     Attributes:
         row, column: (k,) int32 or int64.
-        weight: (k,) float64; None for ones.
-        num_rows, num_columns: of the block.
+        weight: (k,) float64; None if all are 1.
+        num_rows, num_columns: shape of the block.
     """
 
     row: NDArray[Any]
@@ -223,11 +224,11 @@ class ExcludedEntries:
     num_columns: int
 
     def row_sums(self) -> NDArray[np.float64]:
-        """(num_rows,) float64."""
+        """(num_rows,) float64 sum of the entries of each row."""
         return np.bincount(self.row, self.weight, self.num_rows).astype(np.float64, copy=False)
 
     def moved(self, which: NDArray[np.int64], row: NDArray[Any], column: NDArray[Any], block: CSR) -> ExcludedEntries:
-        """Some of the entries in other rows and columns, ascending, of another block."""
+        """Some of the entries with other row and column numbers, ascending, in another block."""
         weight = None if self.weight is None else self.weight[which]
         return ExcludedEntries(row, column, weight, block.num_rows, block.num_columns)
 
@@ -237,7 +238,7 @@ class ExcludedEntries:
 
     def removed_from(self, block: CSR) -> CSR:
         """The pattern of a block without these entries."""
-        # It imports numba, which only attention should load.
+        # This imports numba, which only attention should load.
         from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
 
         return without_entries(block, self.row, self.column)
@@ -246,11 +247,11 @@ class ExcludedEntries:
 def covered_entries(
     matrix: CoveredMatrix, halo: ExcludedEntries, transpose: ExcludedEntries
 ) -> tuple[ExcludedEntries, ExcludedEntries]:
-    """Excluded entries of a product that sends sums in place of rows: in its halo, and in the matrix of what is sent.
+    """Excluded entries of a product that sends sums in place of rows: in its halo, and in the matrix of sent rows.
 
     Args:
-        halo: in the whole halo of the matrix.
-        transpose: in the whole halo of its transpose.
+        halo: entries in the whole halo of the matrix.
+        transpose: entries in the whole halo of its transpose.
     """
     # It imports numba, which an exchange of rows need not load.
     from gnnloom.storage.matrix.removal import entry_positions  # noqa: PLC0415
@@ -260,14 +261,14 @@ def covered_entries(
     received = halo.moved(kept, halo.row[kept], column[kept], matrix.halo)
     row = matrix.row[transpose.column]
     kept = np.flatnonzero(row >= 0)
-    # A row that is sent serves its entries, so that the sums lack them.
+    # Entries of a row that is sent whole are not in the sums.
     kept = kept[entry_positions(matrix.send, row[kept], transpose.row[kept]) >= 0]
     kept = kept[np.lexsort((transpose.row[kept], row[kept]))]
     return received, transpose.moved(kept, row[kept], transpose.row[kept], matrix.send)
 
 
 class StateTargets(Protocol):
-    """Makes the entries of pairs in some blocks from how many they are."""
+    """Makes the entries of pairs in some blocks from their number alone."""
 
     def __call__(
         self, shares: Sequence[float], shapes: Sequence[tuple[int, int]], place: Place, *, weighted: bool
@@ -287,7 +288,7 @@ class Targets(Protocol):
     def __len__(self) -> int: ...
 
     def chosen(self, choose: Chosen) -> list[ExcludedEntries]:
-        """For every block, the entries of the pairs that are chosen; one that several pairs stand for is there once."""
+        """For every block, the entries of the chosen pairs; an entry of several pairs appears once."""
         ...
 
 
@@ -298,7 +299,7 @@ class TargetEntries:
         """Sort the entries.
 
         Args:
-            entries: with rows and columns as the block has them.
+            entries: entries with the block's row and column numbers.
             block: (k,) number of the block of each entry.
             shapes: rows and columns of every block.
         """
@@ -308,18 +309,18 @@ class TargetEntries:
         self._row, self._column = (
             each[order].astype(index_dtype(width), copy=False) for each, width in zip(entries[:2], widths, strict=True)
         )
-        # Both directions of an edge are often here: a choice is asked once.
+        # Both directions of an edge are often here: a choice is called once for both.
         self._number, of_number = _distinct(entries.number)
         self._of_number = of_number[order]
         del of_number
         self._weight = None if entries.weight is None else entries.weight[order]
-        # Of one dtype, as another one makes a copy of the longer array.
+        # In one dtype, because another dtype would make a copy of the longer array.
         self._offset = np.searchsorted(block[order], np.arange(len(shapes) + 1).astype(block.dtype))
         del order
-        # The steps of the entries' pairs, and what said so, of the last epoch.
+        # The steps of the entries' pairs in the last epoch, and the function that computed them.
         self._step: NDArray[Any] = np.empty(0, np.uint8)
         self._step_of: StepOf | None = None
-        # Not found again in every step, as pairs seldom occur twice.
+        # Not searched again in every step, because pairs seldom occur twice.
         self._repeats = self._has_repeats()
 
     def __len__(self) -> int:
@@ -357,7 +358,7 @@ class TargetEntries:
         return found
 
     def _has_repeats(self) -> bool:
-        """Whether several pairs stand for an entry. In less memory than :meth:`_is_repeated` of all takes."""
+        """Whether several pairs have the same entry; in less memory than :meth:`_is_repeated` of all entries."""
         same = self._row[1:] == self._row[:-1]
         same &= self._column[1:] == self._column[:-1]
         first = self._offset[:-1]
@@ -365,7 +366,7 @@ class TargetEntries:
         return bool(same.any())
 
     def _is_repeated(self, kept: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(len(kept),) bool, whether an entry is the same as the one before it."""
+        """(len(kept),) bool, whether an entry equals the previous one."""
         found = np.zeros(len(kept), bool)
         row, column = self._row[kept], self._column[kept]
         found[1:] = (row[1:] == row[:-1]) & (column[1:] == column[:-1])
@@ -376,7 +377,7 @@ class TargetEntries:
 
 
 def _distinct(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """(num_distinct,) int64 distinct numbers, ascending, and the position of each number among the distinct ones."""
+    """(num_distinct,) int64 distinct numbers, ascending, and the position of each given number among them."""
     first, last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
     width = last + 1 - first
     if width > _SPARSE * len(numbers):
@@ -396,10 +397,10 @@ def step_dtype(num_steps: int) -> np.dtype[Any]:
 
 
 def remaining_degree(degree: NDArray[np.float64], excluded: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(num_rows,) degrees less the sums of excluded entries; exactly 0 where nothing else is left.
+    """(num_rows,) degrees minus the sums of excluded entries; exactly 0 for rows without other entries.
 
     Sums of float32 weights are exact in float64 unless they differ by nine orders of magnitude. Then the difference of
-    a row without other entries may be rounding noise, whose inverse would be huge; it is taken for 0.
+    a row without other entries may be rounding noise, whose inverse would be huge; it is set to 0.
     """
     rest = degree - excluded
     rest[np.abs(rest) <= np.abs(degree) * _NOISE] = 0

@@ -1,4 +1,4 @@
-"""The data of a run on a graph with types: there are no shards, every rank maps the graph and its data.
+"""The data of a run on a graph with types: there are no shards; every rank maps the graph and its data.
 
 A run predicts the vertices of one type, or the pairs of one relation, whose ends may be of two types.
 """
@@ -32,7 +32,7 @@ from gnnloom.trainer.data.owners import EndOwners
 
 @dataclass(frozen=True)
 class TypedSchema:
-    """The types and relations that predictions depend on: all on a path of edges to a type that is predicted.
+    """The types and relations on which predictions depend: all on a path of edges to a predicted type.
 
     Attributes:
         of_types: the types whose vertices are predicted: one, or the types of the sources and the targets of pairs.
@@ -50,7 +50,7 @@ class TypedSchema:
     learned: Sequence[str] = ()
 
     def learning(self, width: int) -> TypedSchema:
-        """The same schema with learned features of a width for the types that have none; unchanged for width 0."""
+        """The same schema with learned features of a width for types without features; unchanged for width 0."""
         if not width:
             return self
         widths = {name: self.widths.get(name, width) for name in self.counts}
@@ -64,14 +64,14 @@ class TypedSchema:
 
 @dataclass(frozen=True)
 class TypedVertices:
-    """The vertices that are predicted, and the graph around them; has the facts that shards have of their vertices.
+    """The predicted vertices, and the graph around them; has the same facts as shards about their vertices.
 
     Attributes:
         graph: without the held-out edges of the links, if there are links.
         of_types: the types whose vertices are predicted: one, or the types of the sources and the targets of pairs.
-        stored: vertex data of each type that has some.
-        reverses: the reverses of the relations, to gather along as well; None without.
-        links: the pairs that are predicted; None if labels of vertices are.
+        stored: vertex data of each type that has vertex data.
+        reverses: reverses of the relations, along which batches also gather; None if they are not read.
+        links: the predicted pairs; None if labels of vertices are predicted.
     """
 
     dataset: Dataset
@@ -98,19 +98,19 @@ class TypedVertices:
         """Open the graph and the vertex data.
 
         Args:
-            of_type: type of the vertices that are predicted; None for pairs.
-            keys: what a run has read before, as :attr:`inputs` has it; empty for a new run.
+            of_type: type of the predicted vertices; None for pairs.
+            keys: inputs of the existing run, in the form of :attr:`inputs`; empty for a new run.
             chosen: choice between several vertex data of a type, as ``TYPE=KEY`` each, and so between several graphs.
-            links: the pairs of a relation that are predicted.
+            links: the predicted pairs of a relation.
             key: key of the graph, if there is a choice.
-            trains: a run trains on the data, and not only predicts.
-            plans: a forecast, which does without the reverses if they are not stored yet.
+            trains: the data are for training, and not only for prediction.
+            plans: the data are for a forecast, which does not need stored reverses.
 
         Raises:
             InputError: there are several graphs with types, or several vertex data of a type, and no choice; or the
                 vertices of the type have no labels or no split to train on.
             NotFoundError: there is no graph with types, no such type or vertex data, or no reverses although they are
-                wanted.
+                requested.
         """
         named = of_type or ""
         known = {name.partition("/")[2] or named: key for name, key in keys.items() if name.startswith("vertices")}
@@ -118,7 +118,7 @@ class TypedVertices:
         own = None if links is None else links.message_graph
         graph = dataset.typed_graph(keys.get("graph") or key or own or _graph_of(dataset, known))
         stored = {name: dataset.vertices(key, graph.artifact.key, name) for name, key in known.items()}
-        # A run that goes on reads what it has read, whatever other types have got since.
+        # A continued run reads the same data as before, even if other types have new data.
         for each in () if keys else graph.types:
             if each.name not in known and (data := _only(dataset, graph, each.name)) is not None:
                 stored[each.name] = data
@@ -137,7 +137,7 @@ class TypedVertices:
 
     @property
     def relations(self) -> list[Relation | ReverseRelation]:
-        """The relations that batches gather along: all relations, and their reverses if these are read."""
+        """The relations along which batches gather: all relations, and their reverses if these are read."""
         reverses = () if self.reverses is None else [self.graph.reverse(each.name) for each in self.graph.relations]
         return [*self.graph.relations, *reverses]
 
@@ -152,7 +152,7 @@ class TypedVertices:
         return self.of_types[0]
 
     def check(self) -> None:
-        """Check that there is something to train on.
+        """Check that there are examples for training.
 
         Raises:
             InputError: labels of vertices are predicted, which have no labels, or no split.
@@ -169,10 +169,10 @@ class TypedVertices:
             )
 
     def check_features(self) -> None:
-        """Check that a model that reads features has some of every type.
+        """Check that every type has features, for a model that reads features.
 
         Raises:
-            InputError: a type that predictions depend on has no features.
+            InputError: a type on which predictions depend has no features.
         """
         if not (lacking := self.schema.without_features):
             return
@@ -193,7 +193,7 @@ class TypedVertices:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Kind to key of all that is read: ``vertices`` of the labeled type, and ``vertices/TYPE`` of other types."""
+        """Kind to key of all inputs: ``vertices`` of the labeled type, and ``vertices/TYPE`` of other types."""
         found = {"graph": self.graph.artifact.key}
         labeled = None if self.links is not None else self._of_type.name
         for name in self.schema.counts:
@@ -205,7 +205,7 @@ class TypedVertices:
 
     @property
     def num_vertices(self) -> int:
-        """Number of vertices that are predicted; of pairs, possible sources and then possible targets."""
+        """Number of predicted vertices; for pairs, of possible sources and possible targets."""
         return self._of_type.count if self.links is None else self.links.num_ends
 
     @property
@@ -226,15 +226,15 @@ class TypedVertices:
         return 0 if data is None else int(getattr(data, name))
 
     def owners(self, num_ranks: int) -> EndOwners:
-        """The ranks that own the vertices that are predicted: each has a range of each type."""
+        """The ranks that own the predicted vertices: each has a range of each type."""
         first = 0 if self.links is None else self.links.first_target
         return EndOwners(first, self.num_vertices, num_ranks)
 
     def by_type(self, vertices: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-        """Vertices that are predicted, as numbers within their types.
+        """Predicted vertices, as numbers within their types.
 
         Args:
-            vertices: (num_vertices,) int64, ascending; of pairs, in one numbering of sources and targets.
+            vertices: (num_vertices,) int64, ascending; for pairs, in one numbering of sources and targets.
         """
         if len(self.of_types) == 1:
             return {self.of_types[0].name: vertices}
@@ -250,9 +250,9 @@ class TypedVertices:
             first += each.count
         return np.concatenate(found)
 
-    #: Columns of edges are for the model to use or not.
+    #: The model may use the columns of edges or not.
     weighted = False
-    #: Rows and columns may be of different types.
+    #: Rows and columns may have different types.
     symmetric = False
 
     def __contains__(self, name: str) -> bool:
@@ -261,7 +261,7 @@ class TypedVertices:
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """(num_vertices, ...) the vertex data of the type, mapped."""
+        """(num_vertices, ...) vertex data of the type, mapped."""
         return map_vertices(self.stored[self._of_type.name])
 
     def labeled(self, split: str) -> SplitVertices:
@@ -273,7 +273,7 @@ class TypedVertices:
         return self.rows(self.owners(num_ranks).of(rank))
 
     def rows(self, vertices: NDArray[np.int64] | Span) -> TypedRows:
-        """The vertex data of some vertices that are predicted; see :class:`TypedRows`."""
+        """The vertex data of some predicted vertices; see :class:`TypedRows`."""
         return TypedRows(self, vertices)
 
     @cached_property
@@ -305,7 +305,7 @@ def links_of_relation(dataset: Dataset, relation: str, key: str | None = None, g
     """The links of a relation of a graph with types.
 
     Args:
-        key: of the links, or its first digits; None for the only ones.
+        key: key of the links, or its first digits; None for the only links.
         graph: key of the graph without their held-out edges; None for any.
 
     Raises:
@@ -314,7 +314,7 @@ def links_of_relation(dataset: Dataset, relation: str, key: str | None = None, g
     """
     keys = [info.key for info in dataset.artifacts("links") if info.state == "complete"]
     found = [dataset.links(each) for each in keys] if key is None else [dataset.links(key)]
-    # Of several links, all hold out edges of their own.
+    # If there are several links, each holds out different edges.
     found = [each for each in found if graph in {None, each.message_graph}]
     fitting = [each for each in found if each.relation is not None and each.relation.name == relation]
     if len(fitting) == 1:
@@ -333,7 +333,7 @@ def links_of_relation(dataset: Dataset, relation: str, key: str | None = None, g
 
 
 def _graph_of(dataset: Dataset, known: Mapping[str, str]) -> str | None:
-    """The key of the graph that chosen vertex data are of; None if there is only one graph with types.
+    """The key of the graph of the chosen vertex data; None if there is only one graph with types.
 
     Raises:
         InputError: there are several graphs, and no vertex data are chosen.
@@ -367,7 +367,7 @@ def _only(dataset: Dataset, graph: TypedGraph, of_type: str) -> Vertices | None:
 
 
 def _reverses(dataset: Dataset, graph: TypedGraph, *, plans: bool) -> Reverses:
-    # Those with a union have one matrix for all relations.
+    # Graphs with a union have one matrix for all relations.
     found = dataset.fitting("transpose", made_from={"graph": graph.artifact.key}, union="")
     if not found and plans:
         return UnstoredReverses(graph)
@@ -382,7 +382,7 @@ def _reverses(dataset: Dataset, graph: TypedGraph, *, plans: bool) -> Reverses:
 def _columns(relation: Relation | ReverseRelation) -> dict[str, int]:
     of = (relation.relation if isinstance(relation, ReverseRelation) else relation).whole
     if not of.edge_columns:
-        # A single number of each edge is in the blocks.
+        # Columns with a single number per edge are in the blocks.
         return {name: 1 for name, has in (("weight", of.weighted), ("time", of.has_times)) if has}
     width = {name: of.artifact.record(f"{of.prefix}{name}").shape[1:] for name in of.edge_columns}
     return {name: int(np.prod(shape, dtype=np.int64)) for name, shape in width.items()}
@@ -413,13 +413,13 @@ class TypedRows:
         return take_rows(stored, self.vertices, out)
 
     def vertex(self) -> NDArray[np.int64]:
-        """(num_rows,) int64 the vertices."""
+        """(num_rows,) int64 vertices."""
         return np.arange(*self.vertices) if isinstance(self.vertices, tuple) else self.vertices
 
 
 @dataclass(frozen=True)
 class OpenedTypes:
-    """The vertices that are predicted, as one rank sees the data."""
+    """The predicted vertices, in one rank's view of the data."""
 
     shards: TypedVertices
 

@@ -1,4 +1,4 @@
-"""Vertex data of some rows: any array, labels, and features, which are checked and scaled."""
+"""Reads vertex data of some rows: any array, labels, and features, which it checks and scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gnnloom.trainer.data.open_shards import LEARNED, VertexRows
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 
-#: Numbers that are checked or scaled at once: both need temporary memory of their size.
+#: Count of numbers that are checked or scaled at once: both need temporary memory of the same size.
 _PIECE_NUMBERS = 1 << 18
 
 
@@ -28,7 +28,8 @@ class Labels:
     """Labels of rows; only the task knows the meaning of the numbers.
 
     Attributes:
-        label: (num_rows, ...) as the task's :meth:`~gnnloom.trainer.tasks.objectives.objective.Objective.read` has it.
+        label: (num_rows, ...) as returned by the task's
+            :meth:`~gnnloom.trainer.tasks.objectives.objective.Objective.read`.
         split: (num_rows,) uint8, see ``SPLIT``.
     """
 
@@ -37,7 +38,7 @@ class Labels:
 
     @classmethod
     def of(cls, label: NDArray[Any], split: NDArray[Any], place: Place) -> Labels:
-        """Labels as they are stored."""
+        """Labels in their stored form."""
         return cls(place.from_numpy(label), place.from_numpy(split))
 
     def take(self, rows: Tensor) -> Labels:
@@ -73,8 +74,8 @@ def check_finite(feature: Tensor, where: str, vertex: Callable[[], NDArray[np.in
     Raises:
         InputError: see above; the message names a vertex.
     """
-    # A few rows at a time, so the check's masks do not add to the peak memory. What is not finite is looked for, rather
-    # than what is: masks that a forecast does not compute are zeros.
+    # A few rows at a time, so the check's masks do not add to the peak memory. The masks select non-finite values,
+    # rather than finite ones, because a forecast leaves masks at zero.
     if any(bool((part.isnan() | part.isinf()).any()) for part in _pieces(feature, place)):
         row = int((~feature.isfinite()).any(1).nonzero()[0, 0])
         raise InputError(f"{where}: vertex {int(vertex()[row])} has a feature that is not a finite number")
@@ -120,7 +121,7 @@ def as_features(rows: NDArray[Any], norm: str, place: Place) -> Tensor:
 
 
 def _pieces(feature: Tensor, place: Place) -> Iterable[Tensor]:
-    """Some rows at a time. The threads share the rows of a piece, which must not be too short for them."""
+    """The rows in pieces. Threads share the rows of a piece, so it must not be too short."""
     return place.steps(torch.split(feature, max(1, _PIECE_NUMBERS // max(1, feature.shape[1]))))
 
 

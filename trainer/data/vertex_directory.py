@@ -1,4 +1,4 @@
-"""Finds a number of any vertex, such as the rank that owns it, where no rank knows the numbers of all vertices."""
+"""Finds a number of any vertex, such as its owner, although no rank knows the numbers of all vertices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnloom.trainer.place.place import Place
 class VertexDirectory:
     """Every rank keeps the numbers of every P-th vertex, and answers for them.
 
-    Consecutive vertices are kept by different ranks, as the most frequent ones often have consecutive ids. Pinar,
+    Different ranks keep consecutive vertices, because the most frequent vertices often have consecutive ids. Pinar,
     Hendrickson, "Communication Support for Adaptive Computation" (PPSC 2001), has such a directory.
     """
 
@@ -26,11 +26,12 @@ class VertexDirectory:
         number: NDArray[np.int64],
         place: Place,
     ) -> None:
-        """Tell the keepers. Collective.
+        """Send the numbers to the ranks that keep them. Collective.
 
         Args:
-            vertex: (num_own,) int64 ids of the vertices whose numbers this rank knows. Each vertex is known to one.
-            number: (num_own,) int64 their numbers, 0 or more.
+            vertex: (num_own,) int64 ids of the vertices whose numbers this rank knows; exactly one rank knows each
+                vertex.
+            number: (num_own,) int64 numbers of these vertices, 0 or more.
         """
         self._comm, self._place = comm, place
         self._kept = np.full(-(-num_vertices // comm.size), -1, np.int64)
@@ -42,7 +43,7 @@ class VertexDirectory:
         """(num_asked,) int64 numbers of some vertices, -1 for vertices that no rank knows. Collective.
 
         Args:
-            vertex: (num_asked,) int64 ids in 0..num_vertices-1, in any order; repeated ones are asked for repeatedly.
+            vertex: (num_asked,) int64 ids in 0..num_vertices-1, in any order; repeated ids are sent repeatedly.
         """
         order, blocks = self._by_keeper(vertex)
         asked = blocks.forth(vertex[order])

@@ -1,4 +1,4 @@
-"""Numbers some vertices of all ranks, where no rank knows the others' vertices."""
+"""Numbers some vertices of all ranks, although no rank knows the others' vertices."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gnnloom.trainer.place.place import Place
 def number_vertices(
     comm: Communicator, num_vertices: int, vertex: NDArray[np.int64], place: Place
 ) -> tuple[NDArray[np.int64], int]:
-    """Number some of the vertices by ascending id, whichever ranks have them. Collective.
+    """Number some of the vertices by ascending id, across all ranks. Collective.
 
-    Every rank gets the ids in one range of all vertices, and numbers them after the ids of the ranges before.
+    Every rank gets the ids in one range of all vertices, and numbers them after the ids of the preceding ranges.
 
     Args:
-        num_vertices: of the graph.
-        vertex: (num_own,) int64 distinct ids; no two ranks have the same.
+        num_vertices: number of vertices of the graph.
+        vertex: (num_own,) int64 distinct ids; no two ranks have the same id.
 
     Returns:
-        (num_own,) int64 number of each, and how many all ranks have.
+        (num_own,) int64 number of each vertex, and the total number on all ranks.
     """
     order = np.argsort(vertex)
     bounds = [split_range(num_vertices, comm.size, rank)[0] for rank in range(1, comm.size)]

@@ -1,6 +1,6 @@
-"""Batches of one rank, whoever uses them: a mode that trains, or the loop of a loader's user.
+"""Makes the batches of one rank, for a training mode or for the loop of a loader's user.
 
-A maker draws a batch or reads it from disk, and hands it to a function of its user's, such as one that reads features,
+A maker draws a batch or reads it from disk, and passes it to a function of the caller, such as one that reads features,
 in the thread that prepares the batch. Any process can make any batch of any epoch.
 """
 
@@ -30,7 +30,7 @@ from gnnloom.trainer.feed.feature_view import FeatureView, give_back_unused
 from gnnloom.trainer.feed.windows import in_windows
 
 Made = TypeVar("Made")
-#: What is drawn: a sample of a graph, or of a graph with types.
+#: Drawn sample of a graph, or of a graph with types.
 Drawing = TypeVar("Drawing")
 Drawing_co = TypeVar("Drawing_co", covariant=True)
 #: The vertices and rows of a stored batch.
@@ -57,12 +57,12 @@ class LayeredSampler(Protocol[Drawing_co]):
 
 @dataclass(frozen=True)
 class Batch:
-    """A layered batch as a step trains on it.
+    """A layered batch, ready for a training step.
 
     Attributes:
         rows: its vertices and blocks.
         examples: (num_seeds, ...) labels of the seeds, as in :class:`~gnnloom.trainer.data.vertex_data.Labels`; or the
-            pairs that the seeds are the ends of.
+            pairs whose ends are the seeds.
         feature: (num_vertices, num_features) input features of its vertices, scaled; without rows if the step asks
             for them.
     """
@@ -74,14 +74,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Drawn(Generic[Drawing]):
-    """A batch as it is drawn.
+    """A drawn batch, before its features are read.
 
     Attributes:
         number: of the batch, among the batches of all epochs.
         excluded: (num_excluded,) int64 positions of entries of the graph that neighbors were drawn without, ascending,
-            or those by relation; None for no entry.
-        pairs: the pairs that the seeds are the ends of; None for a batch of vertices.
-        weights: of the losses and nonzeros of a subgraph; None for ones.
+            or such positions by relation; None for no entry.
+        pairs: the pairs whose ends are the seeds; None for a batch of vertices.
+        weights: weights of the losses and nonzeros of a subgraph; None if all are 1.
         features: views of the features of its vertices, by type; empty for a subgraph.
     """
 
@@ -124,7 +124,7 @@ class Batches(ABC, Generic[Made]):
     Attributes:
         num_batches: batches per epoch.
         batch_size: examples of every batch but the last.
-        num_examples: of an epoch; 0 if batches are not cut from a list.
+        num_examples: examples per epoch; 0 if batches are not cut from a list.
     """
 
     num_batches: int
@@ -136,7 +136,7 @@ class Batches(ABC, Generic[Made]):
         """Make a batch; several threads may do so at a time."""
 
     def begin(self) -> None:
-        """Read what all batches have, before the first one is made."""
+        """Read the data that all batches share, before the first batch is made."""
 
     def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:
         """Some batches of an epoch, in order; close the generator to end the threads.
@@ -187,7 +187,7 @@ class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
 
         Args:
             make: makes the result of a batch; several threads may call it at a time.
-            features: what batches read, by type; ``ONLY_TYPE`` in a graph without types.
+            features: views that batches read, by type; ``ONLY_TYPE`` in a graph without types.
             memory: bytes for windows of batches; 0 to read the features of one batch at a time.
         """
         self._sampler, self._seeds, self._make = sampler, seeds, make
@@ -273,7 +273,7 @@ class DividedBatches(Batches[Made], Generic[Divided, Made]):
         self._lock, self._kept = Lock(), lru_cache(2)(divide)
 
     def prepare(self, epoch: int, number: int) -> Made:
-        # Two threads would divide the same epoch.
+        # Otherwise two threads would divide the same epoch.
         with self._lock:
             divided = self._kept(epoch)
         return self._make(divided, number, epoch * self.num_batches + number)
@@ -297,9 +297,9 @@ class StoredBatches(Batches[Made], Generic[Structure, Made]):
         """Communicates nothing.
 
         Args:
-            rank: of the ranks that the samples were drawn for.
-            make: makes the result of a batch, when it is asked for.
-            kept: arrays of features of each type to keep that are not in use; None for all.
+            rank: number of a rank among the ranks that the samples were drawn for.
+            make: makes the result of a batch, when the batch is requested.
+            kept: unused arrays of features to keep for each type; None to keep all.
         """
         self._samples, self._rank, self._make, self._counter = samples, rank, make, counter
         self._kept = kept
@@ -307,7 +307,7 @@ class StoredBatches(Batches[Made], Generic[Structure, Made]):
 
     @cached_property
     def hot_features(self) -> FeaturesByType:
-        """(num_hot, num_features) features of frequent vertices by type, which are read when first asked for."""
+        """(num_hot, num_features) features of frequent vertices by type, read on first use."""
         return self._samples.hot_features(self._rank, self._counter)
 
     def begin(self) -> None:
@@ -352,6 +352,6 @@ class StoredBatches(Batches[Made], Generic[Structure, Made]):
 
         with closing(prepare_ahead(read, range(len(segments)), min(threads, 1), 1)) as ready:
             for batches in ready:
-                # The features of a batch are gone as soon as it is not in use any more.
+                # The features of a batch are freed as soon as the batch is no longer used.
                 while batches:
                     yield made(batches.pop())

@@ -1,7 +1,7 @@
-"""The input features of any vertices, wherever they are: a step asks a view, and does not know what it reads.
+"""Views of the input features of any vertices, which hide from a step where the features are stored.
 
-Views of rows that a step changes, or that other ranks have, are asked in the step; all others are asked by the threads
-that prepare batches.
+Rows that a step changes, or that other ranks have, are read in the step; all other rows are read by the threads that
+prepare batches.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FeatureView(ABC):
         return self.rows(vertices)
 
     def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:  # noqa: ARG002 - read ahead
-        """The rows of a batch, for its step. Collective: every rank asks in every step, also for no vertices.
+        """The rows of a batch, for its step. Collective: every rank calls it in every step, also for no vertices.
 
         Args:
             ahead: what :meth:`ahead` returned.
@@ -62,7 +62,7 @@ class FeatureView(ABC):
         return ahead
 
     def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:  # noqa: B027 - only learned features change
-        """Pass on the gradient of rows after the backward pass of a step. Collective.
+        """Send the gradient of rows to their owners after the backward pass of a step. Collective.
 
         Args:
             rows: what :meth:`in_step` returned for these vertices.
@@ -93,10 +93,10 @@ class FeatureView(ABC):
 
 
 class FeatureWindows(ABC):
-    """Reads the rows of many batches at once. Only the present window and the one before may be in use.
+    """Reads the rows of many batches at once. Only the current and the previous window may be in use.
 
     Attributes:
-        most: rows of a window, at most.
+        most: maximum number of rows of a window.
         row_bytes: bytes of a row.
     """
 
@@ -109,7 +109,7 @@ class FeatureWindows(ABC):
 
     @abstractmethod
     def read(self, vertices: NDArray[np.int64]) -> FeatureView:
-        """A view of the rows of some vertices, which is equal to the whole view as far as it has them.
+        """A view that has the rows of some vertices, equal to their rows in the whole view.
 
         Args:
             vertices: (num_read,) int64 vertices that need to be read, ascending; at most ``most``.
@@ -117,13 +117,13 @@ class FeatureWindows(ABC):
 
 
 class PackedFeatures(FeatureView):
-    """Rows that batches bring along: nobody else has them."""
+    """Rows that are stored in batches and nowhere else."""
 
     def __init__(self, nothing: Tensor) -> None:
         """Communicates nothing.
 
         Args:
-            nothing: (0, width) of the dtype of features.
+            nothing: (0, width) matrix without rows, of the dtype of features.
         """
         self._nothing = nothing
 
@@ -139,7 +139,7 @@ class PackedFeatures(FeatureView):
 
 
 class _ExchangedFeatures(FeatureView):
-    """Rows of a matrix that is spread over the ranks by vertices: asked for in the step, others' by the exchange."""
+    """Rows of a matrix that is spread over the ranks by vertices: read in the step, from other ranks by an exchange."""
 
     def __init__(self, exchange: RowExchange) -> None:
         self._exchange = exchange
@@ -156,7 +156,7 @@ class _ExchangedFeatures(FeatureView):
 
 
 class OwnFeatures(_ExchangedFeatures):
-    """Rows that do not change. Frequent ones of other ranks are kept."""
+    """Rows that do not change. Frequent rows of other ranks are kept."""
 
     def num_kept(self, memory: int) -> int:
         return memory // max(1, self._exchange.row_bytes)
@@ -169,14 +169,14 @@ class OwnFeatures(_ExchangedFeatures):
 
 
 class LearnedFeatures(_ExchangedFeatures):
-    """Rows of a parameter as they are now. No rank keeps others' rows, which change."""
+    """Current rows of a parameter. No rank keeps rows of other ranks, because these rows change."""
 
     def __init__(self, parameter: PartialParameter, exchange: RowExchange, place: Place) -> None:
         """Communicates nothing.
 
         Args:
             parameter: this rank's rows.
-            exchange: of these rows.
+            exchange: fetches rows of the parameter from their owners.
         """
         super().__init__(exchange)
         self._parameter, self._place = parameter, place
@@ -186,7 +186,7 @@ class LearnedFeatures(_ExchangedFeatures):
         return super().rows(vertices).requires_grad_()
 
     def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:
-        """Send gradients to the ranks of the rows; each adds up the gradients of its rows, rank by rank. Collective."""
+        """Send gradients to the owners of the rows; each owner adds them up in the order of ranks. Collective."""
         numbers, values = self._exchange.give_back(vertices, gradient_of(rows, self._place))
         self._parameter.row_gradient = RowGradient.summed(numbers, values, self._place)
 
@@ -216,14 +216,15 @@ class MappedFeatures(FeatureView):
         Args:
             stored: (num_vertices, num_features) in memory or mapped, of any dtype in which features are stored.
             norm: ``row`` or ``none``; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
-            where: the array, for messages about features that are not finite numbers; None to look at none.
-            buffers: memory of rows, which is used again as soon as nothing refers to them.
+            where: name of the array, for messages about features that are not finite numbers; None to check no
+                features.
+            buffers: memory for rows, reused as soon as nothing refers to the rows.
         """
         self._stored, self._norm, self._place, self._where, self._buffers = stored, norm, place, where, buffers
-        #: Vertices whose rows are in memory, ascending, and -1, which no vertex has; and their rows as they are stored.
+        #: Vertices whose rows are in memory, ascending, after a -1 that stands for no vertex; and their stored rows.
         self._kept, self._kept_rows = np.array([-1]), stored[:0]
         self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")
-        #: The rows of a window, if this view has no others.
+        #: The rows of a window, if this view is limited to a window.
         self.window: RowWindow | None = None
 
     @classmethod
@@ -294,7 +295,7 @@ class MappedFeatures(FeatureView):
         return self.window.take(vertices, out)
 
     def _readers(self) -> ThreadPoolExecutor:
-        """Threads of this process that read rows: a process that was forked has none of its parent's."""
+        """Threads of this process that read rows: a forked process has none of its parent's threads."""
         process, found = self._threads
         if process != os.getpid():
             found = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
@@ -323,7 +324,7 @@ def give_back_unused(rows: NDArray[Any], buffers: RowBuffers) -> None:
     """
     memory = rows.base
     if memory is not None:
-        # A tensor of an array refers to it. So when the tensor and all views of it are gone, the array is, too.
+        # A tensor made from an array refers to it, so the array is freed when the tensor and all its views are.
         weakref.finalize(rows, buffers.give_back, memory).atexit = False
 
 

@@ -1,8 +1,8 @@
-"""Targets that stand for negatives of pairs, drawn from streams that are keyed by the epoch and the number of the pair.
+"""Draws negatives of pairs, from random streams that are keyed by the epoch and the number of the pair.
 
-What is drawn for a pair depends on the seed, the epoch and the pair's number only, so any rank can draw for it, and the
-number of ranks changes no draw. A negative replaces the target; the source stays. For pairs of a relation between two
-types, targets are vertices of the target type, and the number of a source is no target to avoid.
+The draw for a pair depends only on the seed, the epoch and the pair's number, so any rank can make it, and the number
+of ranks changes no draw. A negative replaces the target; the source stays. For pairs of a relation between two types,
+targets are vertices of the target type, and a target may have the same number as the source.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.feed.pair_seeds import TRAIN, PairSet
 
-#: How often a negative is drawn again that is known to be true.
+#: Maximum number of times that a negative is drawn again because it is known to be true.
 REDRAWS: Final = 16
-#: From (m,) sources and (m,) targets, whether each pair is known to be true. Every rank calls it equally often.
+#: From (m,) sources and (m,) targets, whether each pair is known to be true. Every rank makes the same number of calls.
 IsKnown = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 #: From (m,) numbers of ends of training pairs, the vertices at these ends; see :class:`DegreeNegatives`.
 ReadEnds = Callable[[NDArray[np.int64]], NDArray[np.int64]]
@@ -50,7 +50,7 @@ class NegativeSampler(ABC):
         Args:
             num_vertices: vertices that may be targets.
             num_sources: vertices that may be sources; None for the same vertices.
-            has_loops: a pair of equal numbers is a loop, which is no negative.
+            has_loops: a pair of equal numbers is a loop, which must not be drawn as a negative.
 
         Raises:
             InputError: there are fewer than two targets, as every negative then is the source, or the target.
@@ -70,10 +70,11 @@ class NegativeSampler(ABC):
         return None
 
     def compared(self, epoch: int, pairs: PairSet, is_known: IsKnown | None, comm: Communicator) -> PairSet:
-        """Pairs with the negatives that a loss compares them with. Collective if there is ``is_known``.
+        """Pairs with the negatives that a loss compares them with. Collective if ``is_known`` is given.
 
         Args:
-            is_known: says which negatives are drawn again, as far as possible; None for none.
+            is_known: tells which pairs are true, so that they are drawn again as far as possible; None to accept every
+                draw.
         """
         drawn = self.draw(epoch, pairs)
         found = replace(pairs, negative=drawn, drawn_source=self.sources(epoch, pairs), group=None)
@@ -84,22 +85,22 @@ class NegativeSampler(ABC):
     def redraw(
         self, epoch: int, pairs: PairSet, negatives: NDArray[np.int64], is_known: IsKnown, comm: Communicator
     ) -> int:
-        """Draw those negatives again that are known, or the source; at most 16 times, then the last draw stands.
+        """Draw negatives again if they are known or equal the source; at most 16 times, then the last draw is kept.
 
-        Every rank draws as often as the one that needs most draws. Collective.
+        Every rank makes as many draws as the rank that needs most. Collective.
 
         Args:
             negatives: (num_pairs, count) of :meth:`draw`, changed in place.
             is_known: see :class:`gnnloom.storage.shards.known_pairs.KnownInTraining`.
 
         Returns:
-            How many negatives of this rank still are known or the source.
+            Number of negatives of this rank that are still known or equal to the source.
         """
         entry, sources = np.arange(negatives.size), self.sources(epoch, pairs)
         for attempt in range(REDRAWS + 1):
             owner, column = np.divmod(entry, self.count)
             source, drawn = pairs.source[owner], negatives.reshape(-1)[entry]
-            # The pair itself is known, also if it is not a training pair.
+            # The pair itself counts as known even if it is not a training pair.
             is_own = drawn == pairs.target[owner]
             if sources is not None:
                 source = sources.reshape(-1)[entry]
@@ -125,7 +126,7 @@ class NegativeSampler(ABC):
         """(num_drawn,) draws for some pairs.
 
         Args:
-            owner: (num_drawn,) which of the pairs each is for.
+            owner: (num_drawn,) position of the pair that each draw is for.
             counter: (num_drawn,) number of the draw in the pair's stream.
         """
 
@@ -142,12 +143,12 @@ class NegativeSampler(ABC):
     ) -> NDArray[np.int64]:
         """Uniform vertices that may be targets, without the source if the pair would be a loop."""
         found = self._numbers(epoch, "pair", streams, counter, self._num_vertices - self._has_loops)
-        # The numbers from the source's on stand for the vertices after it.
+        # Numbers from the source's number on stand for the vertices after the source.
         return found + (found >= source) if self._has_loops else found
 
 
 class UniformNegatives(NegativeSampler):
-    """Any vertex but the source, each equally likely; also the target, and other true edges."""
+    """Any vertex except the source, each equally likely; the target and other true edges are possible."""
 
     name = "uniform"
 
@@ -160,7 +161,7 @@ class UniformNegatives(NegativeSampler):
 class UniformPairs(NegativeSampler):
     """Pairs of any two vertices, each equally likely: negatives with sources of their own.
 
-    As the negatives of graph auto-encoders (Kipf, Welling, "Variational Graph Auto-Encoders", 2016) and of PyG's
+    Like the negatives of graph auto-encoders (Kipf, Welling, "Variational Graph Auto-Encoders", 2016) and of PyG's
     ``negative_sampling``.
     """
 
@@ -184,9 +185,10 @@ class UniformPairs(NegativeSampler):
 
 
 class JointNegatives(UniformNegatives):
-    """Any vertex, each equally likely; pairs of a group share theirs, so few rows serve many pairs.
+    """Any vertex, each equally likely; pairs of a group share negatives, so a few rows serve many pairs.
 
-    A shared negative may be the source or the target of some of the pairs. What is drawn again is a pair's own.
+    A shared negative may be the source or the target of some of the pairs. A negative that is drawn again belongs to
+    one pair alone.
 
     Zheng et al., "DGL-KE: Training Knowledge Graph Embeddings at Scale" (SIGIR 2020), section 3.3.
     """
@@ -225,7 +227,7 @@ class DegreeNegatives(NegativeSampler):
         Args:
             num_pairs: number of training pairs.
             read_ends: the vertices at some ends. End i is the target of pair i; if ``symmetric``, end num_pairs + i is
-                its source. Every rank calls it equally often.
+                its source. Every rank makes the same number of calls.
             symmetric: a pair stands for both directions.
 
         Raises:
@@ -245,11 +247,11 @@ class DegreeNegatives(NegativeSampler):
 def make_negative_sampler(
     name: str, seed: int, count: int, links: Links, read_ends: Callable[[], ReadEnds]
 ) -> NegativeSampler:
-    """The sampler of a name, for training pairs of links.
+    """Make the negative sampler of the given name, for training pairs of links.
 
     Args:
         count: negatives for each pair.
-        read_ends: makes what :class:`DegreeNegatives` reads ends with, if it is needed.
+        read_ends: makes the function with which :class:`DegreeNegatives` reads ends; called only if needed.
     """
     num_targets, num_sources, has_loops = links.target_vertices, links.source_vertices, links.can_be_loops
     match name:
@@ -266,12 +268,12 @@ def make_negative_sampler(
 
 
 def evaluated_negatives(split: str, links: Links, pairs: PairSet) -> NDArray[np.int64]:
-    """(num_pairs, 1) int64 targets that an evaluation compares pairs with that came without negatives.
+    """(num_pairs, 1) int64 negatives with which an evaluation compares pairs that have none of their own.
 
     One uniform vertex for each pair that is not a loop with its source, the same in every run.
 
     Args:
-        split: of the pairs, valid or test.
+        split: split of the pairs, valid or test.
     """
     seed = LINK_SPLITS.index(split)
     return UniformNegatives(seed, 1, links.target_vertices, has_loops=links.can_be_loops).draw(-1, pairs)

@@ -1,4 +1,4 @@
-"""Pairs as the examples of batches: what they are compared with, and the entries of the graph that a batch leaves out.
+"""Pairs as the examples of batches, with their negatives and the entries of the graph that a batch leaves out.
 
 A step on the whole graph, batches of a rank's training pairs and the loader's batches of all pairs of a split have the
 same order, the same negatives for a pair, and the same exclusion.
@@ -32,15 +32,16 @@ class PairSet:
     """Some pairs.
 
     Attributes:
-        number: (num_pairs,) int64 their places in their split.
+        number: (num_pairs,) int64 positions of the pairs in their split.
         source, target: (num_pairs,) int64 vertices.
-        value: (num_pairs,) their class or number; None without.
+        value: (num_pairs,) classes or numbers of the pairs; None if they have no values.
         negative: (num_pairs, num_negatives) int64 targets that stand for negatives of each pair, or (1, num_negatives)
-            targets that stand for negatives of all pairs; None without.
-        negative_source: (num_pairs, num_replaced) int64 sources that do; None without.
+            targets that stand for negatives of all pairs; None if there are none.
+        negative_source: (num_pairs, num_replaced) int64 sources that stand for negatives of each pair; None if there
+            are none.
         drawn_source: the sources of ``negative``, in its shape; None for the source of the pair.
-        group: (num_pairs,) int64 steps or batches of the pairs, numbered over all ranks, whose pairs may share
-            negatives; None for one.
+        group: (num_pairs,) int64 steps or batches of the pairs, numbered over all ranks; pairs of one group may share
+            negatives. None for a single group.
     """
 
     number: NDArray[np.int64]
@@ -62,7 +63,7 @@ class PairSet:
 
     @property
     def vertices(self) -> NDArray[np.int64]:
-        """(num_vertices,) int64 the distinct vertices at all ends, ascending."""
+        """(num_vertices,) int64 distinct vertices at all ends, ascending."""
         return distinct(np.concatenate([each.ravel() for each in self.ends]))
 
     @property
@@ -81,7 +82,7 @@ class PairSet:
         }
 
     def listed(self) -> NDArray[np.int64]:
-        """(2, num_pairs + num_compared) int64 sources and targets: the pairs, and then the negatives of each."""
+        """(2, num_pairs + num_compared) int64 sources and targets: first the pairs, then the negatives of each pair."""
         own = np.stack([self.source, self.target])
         if self.negative is None:
             return own
@@ -95,18 +96,18 @@ class PairSet:
         return self.changed(lambda array: array[which])
 
     def changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> PairSet:
-        """The pairs with every array changed."""
+        """The same pairs with a function applied to every array."""
         arrays: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         arrays = {name: None if array is None else change(array) for name, array in arrays.items()}
         return PairSet(**arrays)
 
     def moved(self, by: int) -> PairSet:
-        """The pairs with another number added to all their targets; see :attr:`Links.first_target`."""
+        """The same pairs with an offset added to all targets; see :attr:`Links.first_target`."""
         negative = None if self.negative is None else self.negative + by
         return replace(self, target=self.target + by, negative=negative) if by else self
 
     def with_both_ends(self) -> PairSet:
-        """The pairs with stored negatives as a loss takes them: negatives with other targets, then with other sources.
+        """The pairs with stored negatives in a loss's order: negatives with other targets, then with other sources.
 
         Raises:
             ValueError: the pairs have no negatives of their own.
@@ -127,7 +128,7 @@ class PairSet:
 
 
 def pair_order(seed: int, epoch: int, num_pairs: int) -> KeyedPermutation:
-    """The order of the pairs of a split in an epoch, from numbers of pairs to places; the same on any rank."""
+    """The order of the pairs of a split in an epoch, from numbers of pairs to positions; the same on all ranks."""
     return KeyedPermutation(num_pairs, int(stream_key(seed, f"pairs/{epoch}")))
 
 
@@ -136,8 +137,8 @@ class PairSeeds(ABC):
 
     Attributes:
         links: the links that the pairs are from.
-        num_examples: pairs of an epoch.
-        batch_size: pairs of every batch but the last.
+        num_examples: pairs per epoch.
+        batch_size: pairs of every batch except the last.
         excludes: neighbors are drawn as if the graph lacked the edges of a batch's pairs.
     """
 
@@ -151,20 +152,20 @@ class PairSeeds(ABC):
 
     @abstractmethod
     def pairs_of(self, epoch: int) -> Callable[[int], PairSet]:
-        """The function from the number of a batch of an epoch to its pairs, with what they are compared with.
+        """The function from the number of a batch of an epoch to the batch's pairs and their negatives.
 
         Several threads may call the function. Collective if negatives of ranks depend on each other.
         """
 
     def begin(self, epoch: int) -> Callable[[int], SeedsOfBatch]:
-        """See :meth:`gnnloom.storage.sampling.layers.seeds.Seeds.begin`. Collective as :meth:`pairs_of`."""
+        """See :meth:`gnnloom.storage.sampling.layers.seeds.Seeds.begin`. Collective if :meth:`pairs_of` is."""
         pairs_of = self.pairs_of(epoch)
         return lambda number: self.seeds_of(pairs_of(number))
 
     def seeds_of(self, pairs: PairSet) -> SeedsOfBatch:
         """The vertices at the ends of a batch's pairs, and the edges that the pairs stand for.
 
-        Of parallel edges, all are left out. In a graph with types, vertices are by type, and edges by relation.
+        All parallel edges of a pair are left out. In a graph with types, vertices are by type, and edges by relation.
         """
         ends = (pairs.target, pairs.source), (pairs.source, pairs.target)
         relation = self.links.relation

@@ -1,7 +1,7 @@
-"""Windows of batches: draws are ahead of their use, and the features of all batches of a window are read together.
+"""Draws windows of batches ahead of their use, and reads the features of all batches of a window together.
 
 A batch depends on its number only, so drawing ahead changes nothing. The next window is drawn and read while the
-batches of the present one are used.
+batches of the current one are used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WithoutFeatures(Protocol):
 
     @property
     def vertices(self) -> Mapping[str, NDArray[np.int64]]:
-        """(num_vertices,) int64 vertices of each type whose features it reads."""
+        """(num_vertices,) int64 vertices of each type whose features the batch reads."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class WindowedBatches:
         self._stopped = False
 
     def stop(self) -> None:
-        """Let a window that is being drawn end with the present batch."""
+        """Let the window that is being drawn end with the current batch."""
         self._stopped = True
 
     def read(self) -> tuple[list[Any], dict[str, FeatureView]]:
@@ -137,7 +137,7 @@ def in_windows(
     Args:
         drawn: the batches without features; closed at the end.
         windows: see :class:`WindowedBatches`.
-        make: makes the result of a batch with the views of its window, if there are any; several threads may call it.
+        make: makes the result of a batch, with the views of its window if there are any; several threads may call it.
         threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
     """
     reader = WindowedBatches(drawn, windows)

@@ -19,7 +19,7 @@ from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.config.train_config import TrainConfig, gather_fields, other_options
 
 PREDICT, PROPAGATE = "predict", "propagate"
-#: What a rank does instead of training, if its first argument says so.
+#: Actions instead of training, as the first argument of a rank.
 _KINDS: Final[Mapping[str, type[PredictConfig | PropagateConfig]]] = MappingProxyType(
     {PREDICT: PredictConfig, PROPAGATE: PropagateConfig}
 )
@@ -56,7 +56,7 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
 
     ACTION is ``predict`` or ``propagate``.
 
-    Options override the file. Fields of a training that neither has come from the run, if it exists.
+    Options override the file. Fields of a training run that neither has come from the existing run, if there is one.
 
     Raises:
         InputError: an option or field is unknown or has a wrong value, or the file cannot be read.
@@ -85,8 +85,8 @@ def parse_arguments(arguments: Sequence[str]) -> Job:
 
 
 def _build_parser(kind: type[TrainConfig | PredictConfig | PropagateConfig]) -> argparse.ArgumentParser:
-    # Options that are not given leave no default behind, which would override the file. Abbreviations are refused, as a
-    # new option could make them ambiguous.
+    # Options that are not given leave no default behind, which would override the file. Abbreviations are refused,
+    # because a new option could make them ambiguous.
     name = "python -P -m mpi4py -m gnnloom.trainer"
     parser = _Parser(prog=name, argument_default=argparse.SUPPRESS, allow_abbrev=False)
     parser.add_argument(
@@ -94,7 +94,7 @@ def _build_parser(kind: type[TrainConfig | PredictConfig | PropagateConfig]) -> 
     )
     parser.add_argument("--result", type=Path, default=None, help="File for the summary, as JSON")
     for name, option in options_of(kind).items():
-        # --parts is what the stages before training call the same number.
+        # The stages before training call the same number --parts.
         _add_option(parser, [name, *(["parts"] if name == "ranks" else [])], option)
     if kind is TrainConfig:
         parser.add_argument("--restart", action="store_true", help="Start the run over instead of continuing it")
@@ -114,6 +114,6 @@ def _add_option(parser: argparse.ArgumentParser, names: list[str], option: Optio
 
     # argparse names the conversion in its message about a value of another type.
     read.__name__ = getattr(option.kind, "__name__", "value")
-    # What the user may import is checked where the configuration is built.
+    # The configuration checks which code the user may import.
     choices = None if option.importable else option.choices or None
     parser.add_argument(*flags, dest=option.name, type=read, choices=choices, help=option.help)

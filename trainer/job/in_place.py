@@ -1,4 +1,4 @@
-"""The ranks of the job that this process is one of; see :class:`gnnloom.trainer.job.ranks.Ranks`."""
+"""The ranks of the job to which this process belongs; see :class:`gnnloom.trainer.job.ranks.Ranks`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def joined(command: str, launched: LaunchedRank, stop: StopRequest, *, exits: bo
     except BaseException as error:
         if exits and isinstance(error, SystemExit):
             raise
-        # The other ranks do not know of it, and would wait forever.
+        # The other ranks do not know about the error, and would wait forever.
         end_job(comm, error)
 
 
@@ -104,7 +104,7 @@ class RanksInPlace:
             agreed = together(self.comm, action)
         else:
             agreed = together(self.comm, action, lambda result: alike_command(self._command, options(result)))
-        # Ranks whose commands are wrong take part in the first agreement alone.
+        # Ranks with wrong commands take part only in the first agreement.
         if not self._is_named:
             name_job(self.comm)
             self._is_named = True
@@ -113,14 +113,14 @@ class RanksInPlace:
     def on_first(self, action: Callable[[], Any]) -> Any:
         said = self.agree(lambda: json.dumps(action()).encode() if self.is_first else b"")
         length = int(self.comm.gather_numbers([len(said)])[0, 0])
-        # Counted aside: it is no message of a training.
+        # Counted separately: it is not a message of training.
         with self.comm.traffic.recording():
             return json.loads(broadcast_bytes(self.comm, said, length, 0))
 
     def first_before_others(self, action: Callable[[], Result]) -> Result:
-        # Another command must not wait for this one: it would not come here.
+        # Other commands never come here, so this one must not wait for them.
         self.agree(lambda: None, lambda _: {})
-        # The other ranks sleep in it, however long the first one works.
+        # The other ranks sleep in the barrier while the first one works.
         made = self.agree(lambda: [action()] if self.is_first else [])
         return self.agree(lambda: made[0] if made else action())
 

@@ -46,13 +46,13 @@ from gnnloom.trainer.propagation.source_rows import PROPAGABLE
 
 logger = logging.getLogger(__name__)
 
-#: Whether ranks that were started at a time (seconds since 1970) have something to keep.
+#: Whether ranks that started at a given time (seconds since 1970) have results to keep.
 HasBegun = Callable[[float], bool]
 
-#: After what ranks that train stop.
+#: The unit of work after which training ranks stop.
 _EPOCH = "this epoch, with a checkpoint"
 
-#: Lines of the ranks' output that an error shows.
+#: Number of lines of the ranks' output that an error shows.
 _LAST_LINES = 100
 
 
@@ -62,8 +62,8 @@ _ERRORS: Mapping[int, type[GnnloomError]] = {
     kind.exit_code: kind for kind in (LaunchError, InputError, IncompleteError)
 }
 
-#: Replaces itself with the command that follows. Linux kills that command when this process ends, however that happens:
-#: ranks without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
+#: Replaces itself with the command that follows. Linux kills that command when this process ends in any way: ranks
+#: without a parent would write to the run that the next command resumes. The launcher kills its ranks when it is
 #: killed. Option 1 of prctl is PR_SET_PDEATHSIG, which survives exec. A parent that has ended before sends no signal.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
@@ -76,7 +76,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[TrainConfig, Start]:
-    """Check everything about a training that can be checked before ranks are started.
+    """Check everything about a training run that can be checked before ranks are started.
 
     Returns:
         The configuration with the name of its run, and where the training begins.
@@ -85,7 +85,7 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
         NotFoundError: the dataset or its shards do not exist.
         ExistsError: the run is another training, or another process writes it.
         InputError: the run was trained on other data, or for more epochs; the shards do not fit the model, the task
-            or the weights of the classes; or a file of the user's cannot be imported.
+            or the weights of the classes; or a user's file cannot be imported.
     """
     config = with_its_run(config)
     dataset = Catalog(config.data.catalog).dataset(config.data.dataset)
@@ -98,7 +98,7 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
     if not start.is_finished:
         config.check_code()
         for name, code in named_code(TrainConfig, config.to_json()).items():
-            # Importing it takes long, and says what is wrong: only a module without a file is imported here.
+            # Importing a model is slow, and reports problems itself: only a module without a file is imported here.
             if code_of_named(code) is None:
                 load_named(name, code)
         config.model.check_graph(shards)
@@ -107,7 +107,7 @@ def prepare_launch(config: TrainConfig, *, restart: bool = False) -> tuple[Train
 
 
 def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
-    """Train on new ranks of this machine, from the run's last checkpoint on if there is one.
+    """Train on new ranks of this machine, continuing from the run's last checkpoint if there is one.
 
     The log of rank 0 goes to this module's logger. On SIGTERM or Ctrl-C to this process the ranks write a checkpoint
     and exit; a second Ctrl-C ends them at once. Before the first epoch they have nothing to keep, and end at once.
@@ -116,7 +116,7 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
         restart: start the run over.
 
     Returns:
-        The result that rank 0 wrote. A run that has finished already returns its stored result, and starts no rank.
+        The result that rank 0 wrote. For a finished run, the stored result, without starting ranks.
 
     Raises:
         LaunchError: there is no launcher, or the ranks failed; the message ends with the last lines of their output.
@@ -132,7 +132,7 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
     options, run, started = ["--restart"] if restart else [], run_of(config), time.time()
 
     def stored() -> dict[str, Any] | None:
-        # A run that is started over may have a result of before.
+        # A run that starts over may have an earlier result.
         is_new = run.begun_since(started) or not restart
         return run.result() if is_new and prepare_launch(config)[1].is_finished else None
 
@@ -147,7 +147,7 @@ def launch(config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
 def launch_prediction(config: PredictConfig) -> dict[str, Any]:
     """Predict with a checkpoint of a run on new ranks of this machine; returns the summary.
 
-    If the run has these predictions already, no process is started, unless several are to find targets.
+    If the run already has these predictions, no process is started, unless several ranks must find targets.
 
     Raises:
         LaunchError, InputError, IncompleteError: as :func:`launch`.
@@ -158,11 +158,11 @@ def launch_prediction(config: PredictConfig) -> dict[str, Any]:
     found = look_up(run, config)
     if found.epoch and config.targets is None:
         return summary(run, found.epoch)
-    # Here, although the ranks would find it out: starting them takes long. Stored predictions need no model.
+    # Checked here, although the ranks would notice, because starting them is slow. Stored predictions need no model.
     trained = config.trained(run)
     check_confirmed(*(() if found.epoch else (trained.model.name,)), trained.task.decoder)
     if found.epoch and config.ranks == 1:
-        # Importing torch takes seconds, which only this should spend.
+        # Importing torch takes seconds, which only this path should spend.
         from gnnloom.trainer.comm.unconnected import UnconnectedRank  # noqa: PLC0415
         from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
 
@@ -176,7 +176,7 @@ def launch_prediction(config: PredictConfig) -> dict[str, Any]:
 
 
 def _stored_summary(run: Run, config: PredictConfig) -> dict[str, Any] | None:
-    """The summary of the predictions that are asked for, if the run has them; None if it lacks them or the targets."""
+    """The summary of the requested predictions, if the run has them; None if it lacks them or the targets."""
     epoch = 0 if config.targets is not None else look_up(run, config).epoch
     return summary(run, epoch) if epoch else None
 
@@ -185,7 +185,7 @@ def prepare_propagation(config: PropagateConfig) -> tuple[Path, PropagationPlan]
     """Check everything about a propagation that can be checked before ranks are started.
 
     Returns:
-        The folder of its artifact, and what the ranks will do.
+        The folder of its artifact, and the plan of the ranks.
 
     Raises:
         NotFoundError: the dataset or its shards do not exist.
@@ -209,7 +209,7 @@ def launch_propagation(config: PropagateConfig) -> dict[str, Any]:
     Raises:
         LaunchError, InputError, IncompleteError: as :func:`launch`.
         NotFoundError, InputError, BudgetError: see :func:`prepare_propagation`.
-        StoppedError: it was asked to stop.
+        StoppedError: the propagation was asked to stop.
     """
     path, _ = prepare_propagation(config)
     if (path / MANIFEST).exists():
@@ -228,10 +228,10 @@ def launch_propagation(config: PropagateConfig) -> dict[str, Any]:
 
 
 def _result_of(job: Callable[[], dict[str, Any]], stored: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
-    """Return the result of ranks; the stored one, with a warning, if the job fails after the ranks have stored it.
+    """Return the result of ranks; the stored result, with a warning, if the job fails after the ranks have stored it.
 
     Args:
-        job: starts ranks, as there is no stored result yet.
+        job: starts ranks, if there is no stored result yet.
         stored: finds the complete result; None if there is none.
     """
     try:
@@ -253,8 +253,8 @@ def _launch(
     begun: HasBegun | None = None,
     unit: str = _EPOCH,
 ) -> dict[str, Any]:
-    """Run the ranks with a configuration in a file, all of whose names the command gives."""
-    # To the ranks, the file is their command.
+    """Run the ranks with a configuration in a file; the command itself has named all code in it."""
+    # The ranks treat the file as their command.
     check_confirmed(*content.values())
     with own_folder() as folder:
         config = folder / "config.json"
@@ -270,16 +270,16 @@ def launch_program(
     begun: HasBegun | None = None,
     unit: str = _EPOCH,
 ) -> dict[str, Any]:
-    """Run a module on new ranks of this machine; returns what they write into the file after ``--result``.
+    """Run a module on new ranks of this machine; returns the contents of the file after ``--result``.
 
     Args:
-        begun: whether ranks that were started at a time (seconds since 1970) have something to keep. If so, SIGTERM and
+        begun: whether ranks that started at a given time (seconds since 1970) have results to keep. If so, SIGTERM and
             Ctrl-C ask them to stop after a checkpoint. Without it, the ranks end with this process.
-        unit: after which ranks stop that were asked to, as Ctrl-C says.
+        unit: unit of work after which ranks stop on request, as named in the message after Ctrl-C.
 
     Raises:
-        LaunchError: the launcher is missing, or the ranks failed without saying why. An error that they reported is
-            raised as it is.
+        LaunchError: the launcher is missing, or the ranks failed without a reason. An error that they reported is
+            raised unchanged.
     """
     with own_folder() as folder:
         result = folder / "result.json"
@@ -297,7 +297,7 @@ def launch_program(
 
 
 def _failure(code: int, last_lines: Sequence[str], error: ReportedError | None) -> GnnloomError:
-    """The error that the ranks reported, or that their exit code and last lines stand for."""
+    """The error that the ranks reported, or an error from their exit code and last lines."""
     if error is not None and error.code != EXIT_STOPPED:
         return _ERRORS.get(error.code, LaunchError)(error.message)
     if error is not None or code == EXIT_STOPPED:
@@ -305,8 +305,8 @@ def _failure(code: int, last_lines: Sequence[str], error: ReportedError | None) 
             "stopped; the same command, without --restart, continues from the last checkpoint, or from the start if"
             " there is none"
         )
-    # Any program may exit with these codes; only together with the line do they stand for an error that was reported.
-    # Ranks that are ended because of it may print more lines.
+    # Any program may exit with these codes; only together with the line do they mean a reported error. Ranks that are
+    # ended because of the error may print more lines.
     reported = _reported(last_lines)
     if code in _ERRORS and reported:
         return _ERRORS[code](reported)
@@ -332,7 +332,7 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
     """This process's environment, with the variables that must be set before a rank starts.
 
     Args:
-        threads: per rank; 0 divides the cores among the ranks.
+        threads: threads per rank; 0 divides the cores among the ranks.
     """
     count = str(threads or max(1, len(os.sched_getaffinity(0)) // ranks))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -347,7 +347,7 @@ def rank_environment(ranks: int, threads: int = 0) -> dict[str, str]:
 def _run(
     command: list[str], environment: dict[str, str], begun: HasBegun | None, unit: str = _EPOCH
 ) -> tuple[int, list[str]]:
-    """Run the launcher; returns its exit code, and the first error and the last lines that were printed.
+    """Run the launcher; returns its exit code, and the first error and the last lines of the output.
 
     Args:
         begun, unit: see :func:`launch_program`.
@@ -356,14 +356,14 @@ def _run(
         KeyboardInterrupt: Ctrl-C was pressed, and the ranks have exited.
     """
     last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-    # The first error, and what follows it, which is lost from the last lines if ranks print much more.
+    # The first error and the lines after it, which would be missing in the last lines if ranks print much more.
     from_error: list[str] = []
     is_of_launcher = chosen_transport().is_of_launcher
-    # What earlier jobs left that were killed together with their launcher.
+    # Files of earlier jobs that were killed together with their launcher.
     remove_abandoned()
     started = time.time()
     code = None
-    # In a session of its own, so that a signal to this process group reaches the ranks only through this process. Both
+    # In its own session, so that a signal to this process group reaches the ranks only through this process. Both
     # output streams share one pipe: a single reader then drains them, and the ranks never block on a full pipe.
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WITH_PARENT, str(os.getpid()), *command],
@@ -384,7 +384,7 @@ def _run(
                         last_lines.append(line)
                     if (from_error or line.startswith(_ERROR)) and len(from_error) < _LAST_LINES:
                         from_error.append(line)
-                    # The raised error contains these.
+                    # The raised error contains these lines.
                     if not line.startswith(_ERROR) and not is_of_launcher(line):
                         log_again(logger, line)
                 code = process.wait()
@@ -396,25 +396,25 @@ def _run(
                 process.wait()
             raise
         finally:
-            # Ranks that did not end in an orderly way leave the memory that they shared.
+            # Ranks that did not end properly leave their shared memory behind.
             if code not in {0, EXIT_STOPPED}:
                 remove_segments_since(started)
             remove_abandoned()
-    # Even if the training ended before it heard of the request: nothing that follows it should begin.
+    # Even if training ended before it noticed the request: later stages must not begin.
     if requests.interrupted:
         raise KeyboardInterrupt
-    # A batch system may end the ranks, too, before they have written a checkpoint: they go on from the one before.
+    # A batch system may also end the ranks before they have written a checkpoint: they continue from the previous one.
     code = EXIT_STOPPED if requests.received and code else code
     return code, [*(from_error if len(from_error) == _LAST_LINES else ()), *last_lines]
 
 
 class _StopRequests:
-    """Passes requests to stop on to the ranks, as SIGUSR1: mpiexec forwards only that one.
+    """Passes requests to stop on to the ranks, as SIGUSR1, the only signal that mpiexec forwards.
 
-    Ranks that have nothing to keep yet are killed: they may be reading or computing for a long time without looking.
+    Ranks without results are killed: they may read or compute for a long time without checking for requests.
 
     Attributes:
-        received: the ranks were asked to stop, or killed because they had nothing to keep.
+        received: the ranks were asked to stop, or killed because they had no results.
         interrupted: Ctrl-C was pressed.
     """
 
@@ -439,7 +439,7 @@ class _StopRequests:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        # Who presses Ctrl-C a second time does not want to wait for the epoch to end.
+        # A user who presses Ctrl-C twice does not want to wait for the end of the epoch.
         if self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = True

@@ -1,4 +1,4 @@
-"""Removes leftovers of killed processes outside of catalogs: MPI's shared memory, semaphores, temporary folders."""
+"""Removes leftovers of killed processes outside catalogs: MPI's shared memory, semaphores, temporary folders."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gnnloom.storage.disk.locks import is_shared_folder
 from gnnloom.storage.disk.own_folder import MARK, PREFIX
 from gnnloom.storage.shared_memory import SEGMENTS, SEMAPHORES, SHARED_MEMORY, changed, own_files, unused_files
 
-#: Seconds without a change after which a temporary folder that nobody has locked counts as left behind.
+#: Seconds without a change after which a temporary folder without a lock counts as left behind.
 QUIET_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that no process uses: a file in shared memory, or a temporary folder."""
+    """An unused file in shared memory, or an unused temporary folder."""
 
     path: Path
     bytes: int
 
 
 def find_leftovers(shared: Path = SHARED_MEMORY, temporary: Path | None = None) -> list[Leftover]:
-    """Find what killed processes of this user left on this machine.
+    """Find files that killed processes of this user left on this machine.
 
     Args:
         shared: folder of the shared memory.
@@ -46,7 +46,7 @@ def find_leftovers(shared: Path = SHARED_MEMORY, temporary: Path | None = None) 
 
 
 def remove_leftovers(leftovers: Iterable[Leftover]) -> None:
-    """Remove what :func:`find_leftovers` found."""
+    """Remove leftovers that :func:`find_leftovers` found."""
     for item in leftovers:
         if item.path.is_dir():
             shutil.rmtree(item.path, ignore_errors=True)
@@ -55,10 +55,10 @@ def remove_leftovers(leftovers: Iterable[Leftover]) -> None:
 
 
 def remove_segments_since(started: float, shared: Path = SHARED_MEMORY) -> list[Path]:
-    """Remove the shared memory of ranks that has come since ``started`` (seconds since 1970) and that nobody uses.
+    """Remove unused shared memory of ranks that appeared since ``started`` (seconds since 1970).
 
     Returns:
-        The names that were removed.
+        The removed files.
     """
     names = [path for path in own_files(shared, SEGMENTS) if changed(path) >= started]
     if not names:

@@ -1,4 +1,4 @@
-"""The log of a rank: notes, which every command shows, and progress, which a verbose one shows."""
+"""The log of a rank: notes, which every command shows, and progress, which verbose commands show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Prefix of a line with the progress of a phase, and seconds between such lines.
 _STATE, _SECONDS = "gnnloom progress: ", 0.5
-#: Prefix of a rank's warnings, by which the process that started the rank recognizes them.
+#: Prefix of a rank's warnings, which identifies them to the process that started the rank.
 _NOTE: Final = "note: "
 
 
@@ -29,13 +29,13 @@ class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         # A note may quote files and their names.
         text = printable(super().format(record), keep="\n")
-        # What libraries warn of is for those who look at the progress.
+        # Warnings of libraries are shown only with the progress.
         is_note = record.levelno >= logging.WARNING and record.name.partition(".")[0] == "gnnloom"
         return f"{_NOTE}{text}" if is_note else text
 
 
 def log_to_stderr(level: int) -> None:
-    """Write what this process logs to standard error, a line for each message."""
+    """Write log messages of this process to standard error, one line per message."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(message)s"))
     logging.basicConfig(level=level, handlers=[handler])

@@ -1,7 +1,7 @@
-"""The ranks that a command or a function of the API works with: new ones, or those of the job that this process is in.
+"""The ranks for a command or a function of the API: new ones, or the ranks of the current job.
 
 ``mpirun -n 4 gnnloom train NAME`` trains on the ranks of the job; without a launcher, ``gnnloom train NAME --ranks 4``
-starts new ones. Both have the operations of :class:`Ranks`, so that callers need not know which they have.
+starts new ones. Both have the operations of :class:`Ranks`, so callers can treat them alike.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Ranks(Protocol):
 
     @property
     def comm(self) -> Communicator | None:
-        """The ranks that are there; None if any number can be started."""
+        """The existing ranks; None if any number can be started."""
         ...
 
     def number(self, wanted: int | None) -> int | None:
-        """The number of ranks for a wanted number: the job's number; otherwise as wanted.
+        """The number of ranks: the job's number in a job, otherwise the requested number.
 
         Raises:
             InputError: the job has another number of ranks.
@@ -59,7 +59,7 @@ class Ranks(Protocol):
 
         Args:
             action: must not communicate.
-            options: given the result, what must be the same on all ranks, by name.
+            options: given the result, values that must be the same on all ranks, by name.
         """
         ...
 
@@ -76,7 +76,7 @@ class Ranks(Protocol):
         ...
 
     def train(self, config: TrainConfig, *, restart: bool = False) -> dict[str, Any]:
-        """Train, from the run's last checkpoint on if there is one; returns the run's result.
+        """Train, continuing from the run's last checkpoint if there is one; returns the run's result.
 
         Raises:
             StoppedError: the training was asked to stop, and wrote a checkpoint.
@@ -91,13 +91,13 @@ class Ranks(Protocol):
         """Propagate a matrix, unless the steps are stored already; returns the summary.
 
         Raises:
-            StoppedError: the propagation was asked to stop; the columns that are done are kept.
+            StoppedError: the propagation was asked to stop; finished columns are kept.
         """
         ...
 
 
 class NewRanks:
-    """Ranks that this process starts for each training and prediction; it does everything else by itself."""
+    """Ranks that this process starts for each training run and prediction; everything else happens in this process."""
 
     is_first, comm = True, None
 
@@ -132,13 +132,13 @@ class NewRanks:
 
 @contextmanager
 def ranks_of_job(command: str, *, exits: bool = False, trains: bool = False, is_rank: bool = False) -> Iterator[Ranks]:
-    """The ranks of the job that this process belongs to, for the time of the block; without a job, new ones.
+    """The ranks of the current job, for the duration of the block; without a job, new ones.
 
     Args:
-        command: what this process does; the ranks of a job must all do the same.
+        command: the activity of this process; all ranks of a job must have the same.
         exits: this process ends with the block. If the block fails on all ranks, one of them prints the error, and all
             exit with its code.
-        trains: requests to stop are remembered from now on, and end a training after a checkpoint.
+        trains: requests to stop are remembered from now on, and end training after a checkpoint.
         is_rank: this process is a rank, whether or not a launcher is recognized.
 
     Raises:
@@ -153,7 +153,7 @@ def ranks_of_job(command: str, *, exits: bool = False, trains: bool = False, is_
     if exits:
         # The launcher ends all ranks at once: closing connections would mean waiting for ranks that are gone.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Before the import, which takes seconds: a request that comes meanwhile is remembered.
+    # Before the import, which takes seconds, so that a request in the meantime is remembered.
     stop = StopRequest(*(preparing_signals() if trains else ()))
     # This import starts MPI, which only the ranks of a job may do.
     from gnnloom.trainer.job.in_place import joined  # noqa: PLC0415
@@ -162,18 +162,17 @@ def ranks_of_job(command: str, *, exits: bool = False, trains: bool = False, is_
         with joined(command, launched, stop, exits=exits) as ranks:
             yield ranks
     finally:
-        # A command ends with the block, and a signal must not turn what is stored by then into a failure.
+        # A command ends with the block, and a signal must not turn a stored result into a failure.
         if trains and not exits:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
 def settled(ranks: Ranks, given: Mapping[str, Any], *, restart: bool) -> TrainConfig:
-    """The configuration of a training on these ranks. Collective on the ranks of a job.
+    """The configuration of a training run on these ranks. Collective on the ranks of a job.
 
     Args:
-        given: fields that were given, ``catalog`` and ``dataset`` among them; the others come from the run, if there is
-            one.
+        given: given fields, including ``catalog`` and ``dataset``; other fields come from the run, if there is one.
 
     Raises:
         NotFoundError: there is no such dataset.
@@ -188,10 +187,10 @@ def settled(ranks: Ranks, given: Mapping[str, Any], *, restart: bool) -> TrainCo
 
     fields = ranks.agree(of_job, lambda _: {**given, "restart": restart})
     if is_open(fields):
-        # One rank reads what the planner needs, and says why.
+        # One rank reads the planner's input, and logs the reason for the choice.
         choose = partial(with_choices, fields, restart=restart)
         fields = ranks.on_first(choose if ranks.comm else partial(_in_child, choose))
-    # Compared again: what is not given comes from the run that each rank finds.
+    # Compared again: fields that are not given come from the run that each rank finds.
     return ranks.agree(lambda: configure(fields, restart=restart), TrainConfig.to_json)
 
 
@@ -204,12 +203,12 @@ def _in_child(action: Callable[[], Result]) -> Result:
 
 
 def is_open(given: Mapping[str, Any]) -> bool:
-    """Whether the planner chooses fields of a training: its algorithm, or what fits a memory."""
+    """Whether the planner chooses fields of a training run: its algorithm, or fields that fit a memory limit."""
     return given.get("algorithm") == AUTO or bool(given.get(MEMORY))
 
 
 def with_choices(given: Mapping[str, Any], ranks: int | None = None, *, restart: bool = False) -> dict[str, Any]:
-    """The fields of a training without what the planner chooses; see ``settle_algorithm`` and ``settle_memory``.
+    """The fields of a training run with the planner's choices; see ``settle_algorithm`` and ``settle_memory``.
 
     Args:
         ranks: number of ranks, if it is not among the fields.

@@ -1,4 +1,4 @@
-"""Signal handlers for the time of a block; requests to stop: how one reaches a rank, and how ranks leave after it."""
+"""Handles signals during a block, passes requests to stop to ranks, and lets ranks leave after a request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], 
         signal.signal(number, before)
 
 
-#: Bit that is added to the number of a signal to say that :func:`answering` has answered the signal.
+#: Bit that is added to the number of a signal to mark that :func:`answering` has answered it.
 ANSWERED: Final = 0x80
 
 
@@ -45,7 +45,7 @@ def answering(number: signal.Signals, handler: Callable[[int, FrameType | None],
     """Handle a signal like :func:`handling`, but do not end the command soon after it.
 
     Another thread ends a command whose main thread does not answer a signal. That thread learns of the signal through
-    the wakeup file, perhaps when this block has ended already, so this writes to the same file that the signal was
+    the wakeup file, perhaps when this block has already ended, so this writes to the same file that the signal was
     answered.
     """
 
@@ -66,7 +66,7 @@ def raised_again(signals: Mapping[type[BaseException], signal.Signals]) -> Itera
     """Send a signal again if the exception that its handler raised was lost.
 
     Python drops exceptions that are raised while it frees an object or returns to C code. Without this, the work would
-    continue as if nobody had asked it to stop.
+    continue as if there had been no request.
 
     Args:
         signals: type of the exception to the signal whose handler raises it.
@@ -90,7 +90,7 @@ def raised_again(signals: Mapping[type[BaseException], signal.Signals]) -> Itera
 
 #: Exit code of a command that was asked to stop and can be resumed (EX_TEMPFAIL).
 EXIT_STOPPED = 75
-#: What a propagation says that was asked to stop.
+#: Message of a propagation that was asked to stop.
 STOPPED_PROPAGATION: Final = "stopped: finished columns are kept; run the same command again to continue"
 
 #: Environment variable that names a file. If it is set, ranks that have agreed on an exit code leave with code 0, and
@@ -115,7 +115,7 @@ class StopRequest:
         self.hear(*signals)
 
     def hear(self, *signals: signal.Signals) -> None:
-        """Remember these signals from now on, whatever happened on them before."""
+        """Remember these signals from now on, and replace earlier handlers."""
         for number in signals:
             signal.signal(number, self._receive)
             self._heard.append(number)
@@ -123,7 +123,7 @@ class StopRequest:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
     def release(self) -> None:
-        """Let the signals end this process from now on; one that has come already ends it now."""
+        """Let the signals end this process from now on; a signal that has already arrived ends it now."""
         for number in self._heard:
             signal.signal(number, signal.SIG_DFL)
         if self.received:
@@ -158,8 +158,8 @@ def interrupted_by(stop: StopRequest, signals: Sequence[signal.Signals]) -> Iter
     """End the block as soon as the process is asked to stop.
 
     Args:
-        stop: the request, which may have come already; it remembers the signals that come now, too.
-        signals: signals that ask for it.
+        stop: the request, which may already have arrived; it also remembers signals that arrive in the block.
+        signals: signals that request a stop.
 
     Raises:
         StoppedError: the process was asked to stop.
@@ -182,7 +182,7 @@ def interrupted_by(stop: StopRequest, signals: Sequence[signal.Signals]) -> Iter
 
 
 def agreed_exit_code(code: int, *, is_first: bool) -> int:
-    """Exit code of a rank that leaves with all others.
+    """Exit code of a rank that leaves together with all others.
 
     Call it while MPI still keeps the ranks together: no rank may leave before the :data:`EXIT_CODE_FILE` is written.
 
@@ -201,8 +201,8 @@ def agreed_exit_code(code: int, *, is_first: bool) -> int:
 def leave(comm: Communicator, code: int) -> NoReturn:
     """End this rank with an exit code, as all others do. Collective."""
     left_with = agreed_exit_code(code, is_first=comm.rank == 0)
-    # What is done is stored: a signal from now on must not turn it into a failure. Python, while it ends, would give
-    # signals that it handles their default effect again, but leaves ignored ones.
+    # The results are stored: from now on, a signal must not turn the run into a failure. Python, while it ends, would
+    # give signals that it handles their default effect again, but leaves ignored ones.
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     comm.close()

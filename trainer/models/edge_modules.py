@@ -1,7 +1,7 @@
-"""Modules of torch that take features and edges, as those of PyG do: what their signatures say of them.
+"""Reads the signatures of torch modules that take features and edges, as PyG's modules do.
 
-A module for graphs with types takes ``(x_dict, edge_index_dict)``, and further arguments named after what a batch of
-PyG has, such as ``edge_attr_dict``.
+A module for graphs with types takes ``(x_dict, edge_index_dict)``, and further arguments named like the attributes of a
+PyG batch, such as ``edge_attr_dict``.
 
 Imports no torch itself: the class that a user names has imported it.
 """
@@ -21,7 +21,7 @@ from gnnloom.trainer.algorithms.algorithm import NEIGHBORS, ONE_LAYOUT
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind
 
-#: Arguments of a constructor that the options of a training give, and those options.
+#: Arguments of a constructor that options of a training run set, and these options.
 GIVEN: Final[Mapping[str, str]] = {
     "in_channels": "the features of the dataset",
     "hidden_channels": "--hidden",
@@ -29,16 +29,16 @@ GIVEN: Final[Mapping[str, str]] = {
     "out_channels": "the task",
     "dropout": "--dropout",
 }
-#: The same of a module for graphs with types. Widths are by type and by relation.
+#: The same for a module for graphs with types. Widths are by type and by relation.
 GIVEN_TYPES: Final[Mapping[str, str]] = {
     **GIVEN,
     "edge_dim": "the features of the edges",
     "num_nodes_dict": "the graph",
     "metadata": "the graph",
 }
-#: Arguments of ``forward`` that are given if it has them.
+#: Optional arguments of ``forward``.
 EDGE_WEIGHT: Final = "edge_weight"
-#: The same of a module for graphs with types: values by type, or by (source type, name, target type).
+#: The same for a module for graphs with types: values by type, or by (source type, name, target type).
 BY_TYPE: Final = "_dict"
 IDS: Final = "n_id_dict"
 TYPED: Final = (
@@ -61,7 +61,7 @@ _NOUNS: Final[Mapping[type, str]] = {bool: "true or false", int: "an integer", f
 
 
 def edge_module_kind(model: str, found: type[Any]) -> ModelKind:
-    """The descriptor of a module of torch whose ``forward`` takes features and edges.
+    """The descriptor of a torch module whose ``forward`` takes features and edges.
 
     Args:
         model: as named by the user.
@@ -78,10 +78,10 @@ def edge_module_kind(model: str, found: type[Any]) -> ModelKind:
         order=0,
         help=(found.__doc__ or model).strip().partition("\n")[0],
         source=found.__module__,
-        # Convolutions normalize on their own, unless they are given the weights of edges.
+        # Convolutions normalize by themselves, unless they get edge weights.
         normalizations=(usual, *(name for name in others if name in NORMALIZATIONS)) if weighs else (usual,),
         place=_TYPED_PLACE if has_types else _PLACE,
-        # Only row shards say which rank owns a vertex.
+        # Only row shards tell which rank owns a vertex.
         needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
         takes_weights=weighs,
         on_edges=True,
@@ -97,7 +97,7 @@ def takes_types(found: type[Any]) -> bool:
 
 
 def takes_weights(found: type[Any]) -> bool:
-    """Whether a module uses edge weights; modules of PyG also take unused edge weights, and declare it."""
+    """Whether a module uses edge weights; PyG's modules also accept edge weights that they ignore, and declare this."""
     return EDGE_WEIGHT in forward_names(found) and bool(getattr(found, "supports_edge_weight", True))
 
 
@@ -156,15 +156,15 @@ class Constructor:
 
 
 def read_options(found: type[Any], given: Sequence[str], given_by: Mapping[str, str] = GIVEN) -> dict[str, Any]:
-    """Name to value of what the user gives a constructor, as ``name=value`` each.
+    """Constructor arguments by name, from items ``name=value`` that the user gives.
 
-    A value has the type of the argument's default or annotation, or it is a literal of Python, or a text.
+    A value has the type of the argument's default or annotation; without one, it is a Python literal or else a string.
 
     Args:
-        given_by: arguments that a training gives, and what they come from.
+        given_by: arguments that a training run sets, and the source of each.
 
     Raises:
-        InputError: the constructor has no such argument, a training gives it, or the value is not of its type.
+        InputError: the constructor has no such argument, a training run sets it, or the value has another type.
     """
     constructor, values = Constructor.of(found), dict[str, Any]()
     for item in given:
@@ -182,16 +182,16 @@ def read_options(found: type[Any], given: Sequence[str], given_by: Mapping[str, 
 def arguments(
     model: str, found: type[Any], given: Mapping[str, Any], own: Mapping[str, Any], dropout: float
 ) -> dict[str, Any]:
-    """The arguments to construct a module with.
+    """Arguments for the constructor of a module.
 
     Args:
-        given: values of :data:`GIVEN`, or of :data:`GIVEN_TYPES`, without ``dropout``; the constructor gets the values
+        given: values of :data:`GIVEN`, or of :data:`GIVEN_TYPES`, without ``dropout``; the constructor gets only values
             that it takes.
         own: see :func:`read_options`.
         dropout: probability of dropping a feature.
 
     Raises:
-        InputError: the constructor needs others, or has no dropout.
+        InputError: the constructor requires other arguments, or has no dropout.
     """
     parameters = Constructor.of(found).parameters
     if dropout and "dropout" not in parameters:
@@ -227,7 +227,7 @@ def _kind(known: Parameter) -> type | None:
     simple = {each.__name__: each for each in (bool, int, float, str)}
     if type(known.default) in simple.values():
         return type(known.default)
-    # With postponed annotations, an annotation is a text.
+    # With postponed annotations, an annotation is a string.
     return simple.get(getattr(known.annotation, "__name__", str(known.annotation)))
 
 

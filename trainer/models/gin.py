@@ -10,7 +10,7 @@ from gnnloom.trainer.models.kind import ModelKind, ModelWork, Widths, product_of
 
 
 def inner(after: Sequence[int], options: Mapping[str, Any]) -> Sequence[int]:  # noqa: ARG001
-    """The perceptron is as wide as the layer; only in the last one as its input."""
+    """The perceptron is as wide as the layer's output; in the last layer, as wide as its input."""
     return (*after[:-1], after[-2] if len(after) > 1 else after[-1])
 
 

@@ -1,4 +1,4 @@
-"""The descriptor of a model: what may be chosen, and what its layers compute and keep, for planning."""
+"""The descriptor of a model: its options, and for planning the computations and memory of its layers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Widths:
     """Widths of all layers.
 
     Attributes:
-        before: of the input of every layer.
-        inner: of H W, its first product with a weight.
-        after: of its output.
+        before: width of the input of every layer.
+        inner: width of H W, the first product with a weight, of every layer.
+        after: width of the output of every layer.
         bias: layers have biases.
         own: the model's own options.
     """
@@ -54,7 +54,7 @@ class ModelWork:
         inner: widths of H W in every layer, from the widths of the outputs and the model's own options.
         parameters: numbers in the weight matrices, and in the vectors that all ranks hold; without normalization.
         kept: results of the width of a layer's output that the backward pass needs.
-        passing: results of that width that exist for a moment only.
+        passing: results of that width that exist only briefly.
     """
 
     weights: int = 1
@@ -66,15 +66,15 @@ class ModelWork:
     passing: int = 2
 
 
-#: Capabilities of models, as messages about models without them say it.
+#: Capabilities of models, in the words of messages about models that lack them.
 ROWWISE: Final = "treat rows one by one, without the adjacency"
 EDGE_WEIGHTS: Final = "take weights of edges"
-#: The last hidden layer's output can be written. The hidden layers of a module of torch are its own.
+#: The last hidden layer's output can be written. The hidden layers of a torch module are not accessible.
 EMBEDDINGS: Final = "give embeddings"
-#: Batches of a graph with types, which a model takes and a mode gives.
+#: Batches of a graph with types: a model takes them, and a mode makes them.
 TYPES: Final = "train on graphs with types"
 
-#: A model that does not say what it does counts as the one that needs most memory.
+#: A model without a stated work counts as the model that needs most memory.
 UNKNOWN = ModelWork(weights=2, kept=2, passing=3)
 
 
@@ -90,7 +90,7 @@ class ModelKind(LazyClass):
 
     Attributes:
         name: as given with ``--model``.
-        order: position among the choices; equal ones are sorted by name.
+        order: position among the choices; models of equal order are sorted by name.
         help: one line of help text.
         source: the paper.
         normalizations: normalizations of the adjacency that the model is defined for; the usual one comes first.
@@ -101,12 +101,12 @@ class ModelKind(LazyClass):
         is_rowwise: its layers treat rows one by one, without the adjacency. Such models train in modes that read all of
             the graph, or rows alone.
         takes_steps: its input consists of the features and their propagated values, which only modes of rows read.
-        work: what its layers compute and keep, for planning. None if it is not known: the planner then refuses the
-            model, and its memory is projected as the most that one of gnnloom's takes.
-        work_with: changes ``work`` to what it is with some options of the model's own.
+        work: computations and memory of its layers, for planning. None if unknown: the planner then refuses the model,
+            and its memory is projected as the largest of any gnnloom model.
+        work_with: adapts ``work`` to the model's own options.
         options: the model's own options by name. Options of gnnloom's models are fields of ModelConfig; all others are
             given as ``--model-options name=value``.
-        on_edges: the model is a module of torch that takes the edges of a batch, and runs in modes that give them.
+        on_edges: the model is a torch module that takes the edges of a batch, and runs in modes that provide them.
         takes_types: it takes batches of a graph with types.
         takes_ids: it takes the numbers of the vertices, so that some types need no features.
         read_options: reads the items of ``--model-options``, each ``name=value``, of a model that does not declare its

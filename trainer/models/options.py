@@ -38,10 +38,10 @@ class ModelOptions:
         norm: ``none``, ``layer`` or ``batch``: normalization of every hidden layer's output before its activation.
         residual: add a hidden layer's input to its output if their widths are equal.
         unit_embedding: scale the rows of the last layer's input to length 1 (as Zeng et al., ICLR 2020, do).
-        recompute: recompute outputs of hidden layers in the backward pass, where the model can.
+        recompute: recompute outputs of hidden layers in the backward pass, if the model can.
         num_inputs: number of matrices of equal width, side by side in the input: features and propagated values.
         own: the model's own options by name, checked; see :class:`~gnnloom.trainer.models.kind.ModelKind`.
-        module: the module of torch that the model consists of, as ``package.module:Class``, if it takes edges.
+        module: the torch module that the model consists of, as ``package.module:Class``, if it takes edges.
         schema: the types and relations of its graph; None for a graph without types.
     """
 

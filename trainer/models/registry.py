@@ -1,4 +1,4 @@
-"""All models: gnnloom's, models that installed packages announce, and classes that a user names."""
+"""Finds all models: gnnloom's, models of other installed packages, and classes that a user names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def model_kind(model: str) -> ModelKind:
 
 
 def _load(model: str) -> object:
-    """Import what a user names.
+    """Import the object that a user names.
 
     Raises:
         InputError: see :func:`gnnloom.storage.descriptors.load_named`.

@@ -1,8 +1,8 @@
 """The descriptor of a mode of training, and the sizes of batches that it states for the forecast of memory.
 
-Sizes of a rank's share of a batch are known before anything is drawn: estimates from the sizes of the graph, for
-vertices drawn uniformly. Draws that prefer some vertices find fewer different ones, so batches of sampled neighbors are
-at most as large, unless a fan-out is unlimited.
+Sizes of a rank's share of a batch are estimated before anything is drawn, from the sizes of the graph, for vertices
+drawn uniformly. Draws that prefer some vertices find fewer different ones, so batches of sampled neighbors are at most
+as large, unless a fan-out is unlimited.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class RowDraws(NamedTuple):
     """Draws from the row of one vertex.
 
     Attributes:
-        mean, variance: of the number of neighbors.
-        likely: how likely a certain neighbor is among them.
+        mean, variance: mean and variance of the number of neighbors.
+        likely: probability that a given neighbor is drawn.
     """
 
     mean: float
@@ -35,9 +35,9 @@ class RankRows:
     """The rows of one rank.
 
     Attributes:
-        own, halo: vertices that it owns, and others that its rows refer to.
-        num_vertices, nnz: of the whole graph; without the graph, estimated from the rank's rows.
-        row_bytes: of the features of a vertex; 0 if they are learned, as rows that change are not cached.
+        own, halo: number of vertices that the rank owns, and of other vertices that its rows refer to.
+        num_vertices, nnz: vertices and nonzeros of the whole graph; without the graph, estimated from the rank's rows.
+        row_bytes: bytes of the features of a vertex; 0 if they are learned, because rows that change are not cached.
         training: maximum number of its vertices in the training split.
         lengths: histogram of row lengths: number of sampled vertices by nonzeros of their rows; empty if unknown, or if
             the matrix is not symmetric, so that long rows are not referred to more often than short rows.
@@ -65,10 +65,11 @@ class RankRows:
     def drawn_of(self, fanout: float, share: float) -> RowDraws:
         """Draws for a vertex that a draw has found, by the known lengths.
 
-        Entries that the known rows lack of the mean are in rows as long as the longest.
+        If the known rows have fewer entries than the mean, the missing entries count as rows of the largest known
+        length.
 
         Args:
-            share: of all entries but loops, which were drawn; 0 for any vertex, found or not.
+            share: share of drawn entries among all entries except loops; 0 for any vertex, found or not.
         """
         longest = max(self.mean_degree, *self.lengths)
         lacking = self.mean_degree * sum(self.lengths.values()) - sum(
@@ -88,7 +89,7 @@ class RankRows:
         return RowDraws(*(each / (total or 1.0) for each in (mean, variance, likely)))
 
     def missed_by(self, share: float) -> float:
-        """The share of the vertices to which none of a share of all entries but loops refers, at least."""
+        """Lower bound of the share of vertices to which no entry of a given share of all non-loop entries refers."""
         if not self.lengths:
             # Columns of equal lengths are missed least.
             return float((1 - share) ** (self.mean_degree - self.has_loops))
@@ -98,21 +99,21 @@ class RankRows:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSizes:
-    """One rank's share of a batch, and what the mode has in memory beside the batches.
+    """One rank's share of a batch, and the mode's memory in addition to batches.
 
     Attributes:
-        rows: of the input of every layer, and of the last layer's output.
+        rows: rows of the input of every layer, and of the last layer's output.
         nonzeros: nonzeros of every layer's block, or of the one matrix of all layers.
         loops: nonzeros of the first block that are loops.
-        is_layered: every layer has a block of its own.
+        is_layered: every layer has its own block.
         received: rows of other ranks that arrive for a product.
         has_features: batches that are prepared ahead have their input features, unless these are learned.
-        fetches: features come from the ranks that have them in each step, and gradients of learned ones go back.
+        fetches: in each step, features come from the ranks that have them, and gradients of learned features go back.
         asked: rows of a batch that other ranks send in a step, if the rows are not learned.
         copied: rows of a batch that are copied from rows of the rank, if the rows are not learned.
-        num_batches: maximum number of batches of a rank in an epoch, if none is prepared before its epoch begins; None
-            if batches of the next epoch are, too.
-        kept_bytes: bytes of what else the mode keeps.
+        num_batches: maximum number of batches of a rank in an epoch, if no batch is prepared before its epoch begins;
+            None if batches of the next epoch are also prepared.
+        kept_bytes: bytes of other data that the mode keeps.
         maps_features: the features of all vertices are mapped from disk, in addition to the graph.
         maps_graph: the graph is mapped from disk.
     """
@@ -132,7 +133,7 @@ class BatchSizes:
     maps_graph: bool = True
 
     def most_others(self, pool: int, threads: int) -> int:
-        """Batches in memory in addition to the one in use: those prepared ahead, and the one that was used before.
+        """Batches in memory in addition to the one in use: batches prepared ahead, and the previous batch.
 
         Args:
             pool, threads: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
@@ -143,19 +144,19 @@ class BatchSizes:
 
 
 class Adjacency(Enum):
-    """The adjacency that the steps of a mode multiply with."""
+    """The adjacency by which the steps of a mode multiply."""
 
     #: The whole graph, as the algorithm distributes it.
     WHOLE = auto()
     #: The rows of a rank, in memory and restricted to a batch.
     RESTRICTED = auto()
-    #: Rows that are drawn from the graph, which all processes of a machine map.
+    #: Rows drawn from the graph, which all processes of a machine map.
     DRAWN = auto()
-    #: None: batches have rows of features alone, and the model must be rowwise.
+    #: No adjacency: batches have only rows of features, and the model must be rowwise.
     NONE = auto()
 
 
-#: Capabilities of modes, as messages about modes without them say it.
+#: Capabilities of modes, in the words of messages about modes that lack them.
 PAIRS: Final = "train on pairs of vertices"
 #: Batches have edges, for models that take them.
 EDGES: Final = "give a model the edges of batches"
@@ -165,15 +166,15 @@ LEARNED: Final = "learn input features"
 INPUT_GRADIENT: Final = "form the gradient of the input features"
 #: The batches depend on the number of ranks, and so do the losses.
 RANKS_DECIDE: Final = "draw batches for each rank"
-#: Models that use no edges train on all vertices at once, or on batches of rows alone.
+#: Models that use no edges train on all vertices at once, or on batches of rows.
 WITHOUT_EDGES: Final = "train models that use no edges"
-#: Batches have rows of features alone, and the model must treat rows one by one.
+#: Batches have only rows of features, and the model must treat rows one by one.
 ROWS: Final = "read rows alone"
-#: The rows of the shards serve evaluation only, and stay on disk in training.
+#: The rows of the shards are used only for evaluation, and stay on disk during training.
 ROWS_ON_DISK: Final = "leave the rows of the shards on disk"
 
 
-#: Capabilities that follow from the adjacency that a mode multiplies with.
+#: Capabilities that follow from the adjacency by which a mode multiplies.
 _OF_ADJACENCY: Final = {
     Adjacency.WHOLE: frozenset({WITHOUT_EDGES, STREAMS}),
     Adjacency.RESTRICTED: frozenset[str](),
@@ -184,23 +185,23 @@ _OF_ADJACENCY: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class ModeKind(LazyClass):
-    """A mode that can be chosen: what an epoch of training computes.
+    """A mode that can be chosen, which defines the computation of an epoch.
 
     Attributes:
         name: as given with ``--mode``.
-        order: position among the choices; equal ones are sorted by name.
+        order: position among the choices; modes of equal order are sorted by name.
         help: one line of help text.
         source: paper and section.
         place: module and class, a subclass of :class:`gnnloom.trainer.modes.epochs.mode.Mode`. Named instead of
             imported: the class needs torch.
         place_of_types: the same for graphs with types; None for a mode that does not offer ``TYPES``.
-        adjacency: that its steps multiply with.
+        adjacency: the adjacency by which its steps multiply.
         offers: capabilities of the mode, such as ``PAIRS``.
         needs: capabilities that an algorithm must have.
         batch: sizes of a rank's share of a batch, from the mode's own options, the number of layers and the rank's
-            rows; None for the whole graph, or if they are not known, and with them the memory.
-        check: refuses (InputError) options of the mode that do not fit each other, or a model of so many layers; None
-            for the number of layers if it is not known. None if all fit.
+            rows; None for the whole graph, or if the sizes, and so the memory, are unknown.
+        check: refuses (InputError) options of the mode that do not fit each other, or a model with this number of
+            layers, which is None if unknown. None if all options fit.
         options: the mode's own options by name. Modes that share a name share the option.
     """
 
@@ -223,15 +224,15 @@ class ModeKind(LazyClass):
 
     @property
     def is_sampled(self) -> bool:
-        """An epoch consists of batches. Features and their gradients are then not kept from one to the next."""
+        """An epoch consists of batches. Features and their gradients are then not kept from one batch to the next."""
         return self.adjacency is not Adjacency.WHOLE
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities that the mode offers, with those from its adjacency."""
+        """Capabilities that the mode offers, including capabilities that follow from its adjacency."""
         return self.offers | _OF_ADJACENCY[self.adjacency]
 
     @property
     def reads_rows(self) -> bool:
-        """Batches have rows of features alone."""
+        """Batches have only rows of features."""
         return self.adjacency is Adjacency.NONE

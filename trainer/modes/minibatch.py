@@ -14,7 +14,7 @@ _DIVIDED = 48
 
 
 def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
-    """A batch has a share of all vertices, the rank's vertices included."""
+    """A batch has a share of all vertices, including the rank's vertices."""
     rate = min(1.0, options["batch_size"] / max(1, rank.num_vertices))
     rows = rate * rank.own
     # Rows of mean degree among a share of all columns, and their own loops.

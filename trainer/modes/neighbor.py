@@ -43,10 +43,10 @@ def fanouts(given: tuple[int, ...], num_layers: int, *, on_edges: bool = False) 
     """Fan-outs of sampled neighbors, from the layer of the seeds on.
 
     Args:
-        on_edges: the model takes all edges of a batch at once. Further hops then complete the rows of the last one.
+        on_edges: the model takes all edges of a batch at once. Further hops then complete the rows of the last hop.
 
     Raises:
-        InputError: there are more or fewer than layers.
+        InputError: the number of fan-outs differs from the number of layers.
     """
     if on_edges and len(given) > num_layers:
         return given
@@ -62,11 +62,11 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     rows, nonzeros = [float(min(size, rank.training))], list[float]()
     known, kept, kept_loops = 0.0, 0.0, 0.0
     knows_lengths = bool(rank.lengths) and not options["replace"]
-    # Seeds are taken for vertices that the draw of a single entry finds.
+    # Seeds are treated as vertices that the draw of a single entry finds.
     share = 1 / max(1.0, rank.others)
     # A model on edges may have more fan-outs than layers; for other models, the number was checked before.
     for fanout in fanouts(options["fanout"], num_layers, on_edges=True):
-        # Of the seeds, nothing is known. Vertices that are reached by edges have more than the mean degree, so a
+        # Nothing is known about the seeds. Vertices that are reached by edges have a larger degree than the mean, so a
         # fan-out counts in full unless the lengths of rows are known.
         each = later = RowDraws(rank.mean_degree if fanout == ALL else float(fanout))
         if knows_lengths:
@@ -81,7 +81,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         drawn_loops = _least((seeds + reached) * later.likely * rank.has_loops)
         loops = kept_loops + drawn_loops
         if options["draw_once"]:
-            # Rows of the layers before keep what they drew.
+            # Rows of the previous layers keep their drawn entries.
             known, kept, kept_loops = rows[0], nonzeros[0], loops
         # Entries that add no vertex: loops, entries of a symmetric matrix for the vertex that a draw came from, and
         # entries of the same row that the previous layer drew.
@@ -94,7 +94,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     # Frequent rows of other ranks or on disk, up to the memory limit.
     remote = rank.num_vertices - (0 if maps else rank.own)
     memory = 0 if is_stored else options["cache_memory"]
-    # On disk, half of the memory is for two windows of batches, which share most of their rows or have all.
+    # On disk, half of the memory is for two windows of batches, which share most of their rows or contain all rows.
     windows = min(memory // 2, 2 * rank.num_vertices * rank.row_bytes) if maps else 0
     cached = min((memory - memory // 2 * maps) // max(1, rank.row_bytes), remote)
     return BatchSizes(
@@ -121,7 +121,7 @@ def _check(options: Mapping[str, Any], num_layers: int | None) -> None:
 
 
 def _least(mean: float) -> float:
-    """The fewest of some independent events in any of many batches."""
+    """Smallest number of some independent events in any of many batches."""
     return max(0.0, mean - _DEVIATIONS * math.sqrt(mean))
 
 
@@ -134,7 +134,7 @@ MODE = ModeKind(
     offers=frozenset({PAIRS, EDGES, LEARNED, RANKS_DECIDE, ROWS_ON_DISK, TYPES}),
     place=("gnnloom.trainer.modes.epochs.neighbor", "NeighborMode"),
     place_of_types=("gnnloom.trainer.modes.epochs.typed", "TypedNeighborMode"),
-    # Only row shards say which rank owns a vertex.
+    # Only row shards tell which rank owns a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     batch=batch,
     check=_check,

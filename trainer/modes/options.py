@@ -19,7 +19,7 @@ INPUTS: Final = Option(
     " product with the adjacency; losses are bit-identical",
     choices=("memory", ON_DISK),
 )
-#: Number of counted batches that stands for a sufficient number.
+#: Value of ``presamples`` that stands for a sufficient number.
 AUTO: Final = -1
 #: Options of a mode that prepares batches ahead of their use.
 AHEAD: Final[Mapping[str, Option]] = MappingProxyType(
@@ -45,7 +45,7 @@ SUBGRAPHS: Final[Mapping[str, Option]] = MappingProxyType(
 
 
 def sampler_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of the chosen sampler that are options, without arguments that stand for defaults."""
+    """Arguments of the chosen sampler that are options, without arguments that have their default value."""
     kind = SAMPLERS[options["sampler"]]
     pairs = [(kind.arguments.get(name, name), options[name]) for name in kind.options]
     return {argument: value for argument, value in pairs if argument and value}

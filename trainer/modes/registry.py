@@ -1,4 +1,4 @@
-"""All modes of training: gnnloom's, and modes that installed packages announce."""
+"""Finds all modes of training: gnnloom's, and modes of other installed packages."""
 
 from __future__ import annotations
 

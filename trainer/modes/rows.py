@@ -1,4 +1,4 @@
-"""``rows``: batches of training vertices, of which only features and what was propagated of them are read."""
+"""``rows``: batches of training vertices; reads only their features and propagated features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIVIDED, _PLACED = 48, 32
 
 
 def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
-    """A rank may have all vertices of a batch; none has neighbors."""
+    """A rank may have all vertices of a batch; vertices have no neighbors."""
     rows = float(min(options["batch_size"], rank.own))
     return BatchSizes(
         rows=[rows] * (num_layers + 1),
@@ -32,7 +32,7 @@ MODE = ModeKind(
     help="Batches of training vertices without edges: features and their propagated values, from `gnnloom propagate`",
     source="Frasca et al., SIGN, GRL+ workshop at ICML 2020",
     place=("gnnloom.trainer.modes.epochs.rows", "RowsMode"),
-    # Only row shards say which rank has a vertex.
+    # Only row shards tell which rank has a vertex.
     needs=frozenset({NEIGHBORS, ONE_LAYOUT}),
     adjacency=Adjacency.NONE,
     batch=batch,

@@ -1,4 +1,4 @@
-"""``subgraph``: every rank trains on subgraphs of its own."""
+"""``subgraph``: every rank trains on its own subgraphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnloom.trainer.modes.options import AHEAD, AUTO, BATCH_SIZE, SUBGRAPHS
 
 
 def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchSizes:
-    """A subgraph, as large as its sampler says."""
+    """A subgraph of the size that its sampler states."""
     rows, nonzeros = SAMPLERS[options["sampler"]].sizes(options, rank.num_vertices, rank.nnz)
     return BatchSizes(
         rows=[rows] * (num_layers + 1),

@@ -1,4 +1,4 @@
-"""Distributed operators: the products of one algorithm per file, over layouts and a communicator.
+"""Distributed operators over layouts and a communicator; each file has the products of one algorithm.
 
 Imports ``comm``, ``layout``, ``data``, ``storage``, and ``kernels.dispatch`` for local products; never a transport or
 a kernel itself.

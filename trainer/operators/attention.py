@@ -55,7 +55,7 @@ class NeighborRows:
     Attributes:
         matrix: this rank's rows of the adjacency, without normalization. A sample's block may have more columns than
             rows; its rows are the leading columns.
-        exchange: fetches the halo rows that the matrix's columns refer to; None if no rank has any.
+        exchange: fetches the halo rows for the matrix's columns; None if no rank has a halo.
     """
 
     def __init__(self, matrix: ShardMatrix[Any], exchange: HaloExchange | None, grid: ProcessGrid) -> None:
@@ -73,11 +73,11 @@ class NeighborRows:
         return prepared[key]
 
     def exclude(self, excluded: tuple[ExcludedEntries, ExcludedEntries] | None) -> None:
-        """Attend to all but some entries of the own and the halo columns from now on; None for all."""
+        """Exclude some entries of the own and the halo columns from attention from now on; None excludes nothing."""
         self._excluded, self._without = excluded, {}
 
     def _present(self) -> ShardMatrix[Any]:
-        """The matrix without what is excluded."""
+        """The matrix without excluded entries."""
         if self._excluded is None:
             return self.matrix
         own, halo = (
@@ -97,7 +97,7 @@ class Attending:
         """Prepare the two steps.
 
         Args:
-            progress: called now and then during the work on the own columns, forward and backward.
+            progress: called from time to time during the work on the own columns, forward and backward.
         """
         self.attention, self.progress = attention, progress
         self.begun: tuple[SoftmaxState, Tensor | None] | None = None
@@ -110,7 +110,7 @@ class Attending:
             own: scores of the rank's vertices as columns, and scores of the vertices that the rows belong to.
 
         Returns:
-            (1,) a token for :meth:`finish`, by which autograd knows that it comes later.
+            (1,) a token for :meth:`finish`, which tells autograd that :meth:`finish` comes later.
         """
         result: Tensor = _Own.apply(self, *own)  # type: ignore[no-untyped-call]
         return result
@@ -120,7 +120,8 @@ class Attending:
 
         Args:
             begun: the token that :meth:`begin` returned.
-            halo: of the halo's vertices as columns; what the rows have is the same as in :meth:`begin`.
+            halo: scores and values of the halo's vertices as columns; the rows' scores are the same as in
+                :meth:`begin`.
 
         Returns:
             (num_rows, heads, dim) sums of the columns' values, weighted by attention.
@@ -168,7 +169,7 @@ class _Halo(torch.autograd.Function):
             raise ValueError("attention: call begin once, then finish once")
         state, output = begun
         if output is None:
-            # The sums give way to the output in their memory, unless they are wider.
+            # The output takes the memory of the sums, unless the sums are wider.
             weighted, dtype = state.weighted, halo.values.dtype
             output = weighted if weighted.dtype == dtype else place.empty(weighted.shape, dtype)
             with step.attention.traffic.timing(SPMM):

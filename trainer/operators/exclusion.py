@@ -1,7 +1,7 @@
-"""Steps that exclude target edges: products with A - B and with degrees less B's, without another adjacency.
+"""Excludes target edges from steps: products with A - B, and degrees without B, but no second adjacency.
 
-A model that is to predict an edge must not gather over it. With B the edges of a step's positive pairs, a product adds
-the rows of -B to the rows of A from the same operands, so no rank receives anything else than without B.
+A model that predicts an edge must not gather over this edge. With B the edges of a step's positive pairs, a product
+adds the rows of -B to the rows of A from the same operands, so every rank receives the same rows as without B.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def check_excludes(targets: Collection[object], *, keeps_product: bool) -> None:
     """Check that an operator can exclude edges.
 
     Args:
-        targets: what :meth:`ExcludingOperator.prepare_targets` found.
+        targets: result of :meth:`ExcludingOperator.prepare_targets`.
         keeps_product: the operator released a layer, whose product with all edges is used from then on.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: the operator cannot exclude edges.
     """
     if not targets:
         raise ValueError("exclude: call prepare_targets first")
@@ -65,7 +65,7 @@ def check_excludes(targets: Collection[object], *, keeps_product: bool) -> None:
 
 
 class ExcludedBlock:
-    """The entries that a step excludes from one block of the adjacency; prepared when it is first multiplied with."""
+    """The entries that a step excludes from one block of the adjacency; prepared for its first product."""
 
     def __init__(self, entries: ExcludedEntries, place: Place) -> None:
         self.entries, self._place = entries, place
@@ -85,7 +85,7 @@ class ExcludedBlock:
         """Subtract diag(row_scale) B diag(column_scale) dense from ``out``; arguments as for a product with A."""
         if not len(self.entries.row):
             return
-        # Negative factors of rows, so that each term has the bits of the one that the product with A has added.
+        # Negative factors of rows, so that each term has the same bits as the term that the product with A has added.
         negative = self._place.empty((len(out),), self._place.sum_dtype)
         negative = negative.copy_(row_scale).neg_() if len(row_scale) else negative.fill_(-1)
         self._product.multiply(dense, out, negative, accumulate=True, column_scale=column_scale, progress=progress)

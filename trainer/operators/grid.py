@@ -44,11 +44,11 @@ class InFlight:
     kind: Kind
 
     def progress(self) -> None:
-        """Let them advance; returns at once."""
+        """Let the transfers advance; returns at once."""
         self.group.progress(self.requests)
 
     def finish(self) -> None:
-        """Wait for them. Collective."""
+        """Wait for the transfers. Collective."""
         self.group.finish(self.requests, self.kind)
 
 
@@ -83,9 +83,9 @@ class GridOperator(ABC):
         """The layer's normalized adjacency, or its transpose (``backward``), times the features. Collective.
 
         Args:
-            features: (num_rows, columns held) this rank's piece, in the layout in which the product starts: the first
+            features: (num_rows, columns held) this rank's piece, in the layout at the start of the product: the first
                 of :meth:`product_layouts`, or backward the second.
-            dtype: of the result: the dtype of the features or of their sums.
+            dtype: dtype of the result: the dtype of the features or of their sums.
 
         Returns:
             (num_rows, columns held) in the other of the two layouts.
@@ -95,12 +95,12 @@ class GridOperator(ABC):
     def window(self, layer: int, *, backward: bool) -> tuple[Span, Sequence[Span], int]:
         """Part of the matrix that :meth:`multiply` uses here: rows, ranges of columns, and number of row blocks.
 
-        Of columns and rows, one is in one piece. Each piece has one call of :meth:`multiply_locally`, in this order.
+        Either columns or rows are in one piece. Each piece has one call of :meth:`multiply_locally`, in this order.
         """
 
     @abstractmethod
     def release(self, layer: int) -> None:
-        """Free the layer's adjacency, which will not be multiplied with again, unless another layer shares it."""
+        """Free the layer's adjacency, which no product needs again, unless another layer shares it."""
         self._keeps_product = True
 
     def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
@@ -113,7 +113,7 @@ class GridOperator(ABC):
         return None
 
     def gather_weight(self, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        """The block of the weight that this rank multiplies with, from the piece that it holds. Collective."""
+        """The block of the weight by which this rank multiplies, from the piece that it holds. Collective."""
         return weight
 
     def scatter_gradient(self, gradient: Tensor, layer: int) -> Tensor:  # noqa: ARG002
@@ -121,7 +121,7 @@ class GridOperator(ABC):
         return gradient
 
     def gather_features(self, features: Tensor, layer: int) -> Tensor:  # noqa: ARG002
-        """The rows that this rank multiplies its weight with, from the piece that it holds. Collective."""
+        """The rows that this rank multiplies by its weight, from the piece that it holds. Collective."""
         return features
 
     def multiply_weight(self, features: Tensor, weight: Tensor, layer: int) -> Tensor:  # noqa: ARG002
@@ -186,7 +186,7 @@ class GridOperator(ABC):
         windows = [self._window(layer, backward=backward) for layer, backward in self._plan.products]
         scaled = self._scaled_rows if adjacency.normalizes else {}
         everything = ((0, adjacency.num_vertices),)
-        # A window has only some columns of its rows, which does not say what their degrees lose.
+        # A window has only some columns of its rows, and so does not show the loss of their degrees.
         windows += [Window(span, everything, (order, order)) for (order, _), span in scaled.items()]
         found = iter(grid_targets(self.grid.comm, source, adjacency, windows, self.place))
         self._targets = {product: next(found) for product in self._plan.products}
@@ -223,7 +223,7 @@ class GridOperator(ABC):
 
     @property
     def excludes(self) -> bool:
-        """Whether the present step excludes edges, so that a product is one more sum."""
+        """Whether the current step excludes edges, so that a product has one more summand."""
         return bool(self._excluded)
 
     def gemm(self, left: Tensor, right: Tensor) -> Tensor:
@@ -292,14 +292,14 @@ class GridOperator(ABC):
         """Features times the normalization's factors on the right side of a layer's matrix, contiguous.
 
         Args:
-            features: (num_rows, columns held) with rows split along ``row_axes``: of the layer's input, or
+            features: (num_rows, columns held) with rows split along ``row_axes``: rows of the layer's input, or
                 (``backward``) of its output.
 
         Returns:
             (num_rows, columns held), contiguous; ``features`` itself if all factors are 1 and it is contiguous.
         """
-        # The right factors scale the features before they are sent, so the sparse kernel multiplies with the matrix as
-        # it is stored, and no rank needs the factors of rows that it receives.
+        # The right factors scale the features before they are sent, so the sparse kernel multiplies by the stored
+        # matrix, and no rank needs the factors of rows that it receives.
         sides = self.adjacency.scaling(self.adjacency.order(layer + backward), self.rows(row_axes))
         factor = sides.left if backward else sides.right
         if len(factor) < len(features):  # (0,) stands for ones
@@ -331,7 +331,8 @@ class _Transform(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, weight: Tensor, operator: GridOperator, layer: int) -> Tensor:
         whole = operator.gather_weight(weight.detach(), layer)
         rows = operator.gather_features(features.detach(), layer)
-        # Saved as gathered: gathering again backward would save memory and cost the same messages once more.
+        # The gathered features are saved: gathering again in the backward pass would save memory and repeat the
+        # messages.
         ctx.save_for_backward(rows, whole)
         ctx.operator, ctx.layer = operator, layer
         return operator.multiply_weight(rows, whole, layer)

@@ -1,8 +1,8 @@
-"""The windows of the permuted, normalized adjacency that a rank multiplies with, read from grid shards.
+"""Reads a rank's windows of the permuted, normalized adjacency from grid shards.
 
-Layers alternate between two matrices. Layers 0, 2, ... multiply with Pr A Pc^T, and so take rows in the order Pc to
-rows in the order Pr; layers 1, 3, ... multiply with Pc A Pr^T, and take them back. Without a permutation, or with a
-single one, both are the same matrix. The double permutation comes from Ranjan et al., "Plexus" (SC 2025).
+Layers alternate between two matrices. Layers 0, 2, ... multiply by Pr A Pc^T, and so take rows in the order Pc to rows
+in the order Pr; layers 1, 3, ... multiply by Pc A Pr^T, and take them back. Without a permutation, or with a single
+one, both are the same matrix. The double permutation comes from Ranjan et al., "Plexus" (SC 2025).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def vertex_order(layer: int) -> str:
 
 
 class GridAdjacency:
-    """Reads and keeps what a rank multiplies with; nothing is read or kept twice. Communicates nothing."""
+    """Reads and keeps a rank's blocks for products; no block is read or kept twice. Communicates nothing."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class GridAdjacency:
         return self._stored[TRANSPOSED[variant] if transposed else variant], rows, tuple(columns)
 
     def listed(self, layer: int, rows: Span, columns: list[Span], *, transposed: bool = False) -> list[SparseRows]:
-        """Like :meth:`blocks`, with their non-empty rows listed where these are few."""
+        """Like :meth:`blocks`, with a list of non-empty rows for blocks that have few."""
         key = self._key(layer, rows, columns, transposed=transposed)
         if key not in self._listed:
             self._listed[key] = [
@@ -99,7 +99,7 @@ class GridAdjacency:
         return self._listed[key]
 
     def forget(self) -> None:
-        """Drop the references to all blocks, so that only the operators that read them hold them.
+        """Drop the references to all blocks, so that only the operators that read the blocks hold them.
 
         An operator that releases a layer then frees the layer's memory.
         """
@@ -136,7 +136,7 @@ class GridAdjacency:
         return scaling(str(self.shards.artifact.path), self._normalization, degree, self._place)
 
     def degree(self, order: str, span: Span) -> NDArray[np.float64]:
-        """(span,) float64 sums of the rows of the vertices at some positions; read once, and kept."""
+        """(span,) float64 row sums of the vertices at some positions; read once, and kept."""
         if (order, span) not in self._degrees:
             self._degrees[order, span] = self._read_degree(order, span)
         return self._degrees[order, span]
@@ -146,10 +146,11 @@ class GridAdjacency:
         return self.shards.vertex_data("degree", order, span, self._counter).astype(np.float64)
 
     def reduce_degrees(self, excluded: Mapping[tuple[str, Span], NDArray[np.float64]]) -> None:
-        """Have the factors of smaller degrees from now on.
+        """Use the factors of reduced degrees from now on.
 
         Args:
-            excluded: for orders and spans, (span,) float64 what to subtract. Others have the factors of all entries.
+            excluded: for orders and spans, (span,) float64 sums to subtract. Other spans have the factors of all
+                entries.
 
         Raises:
             InputError: a difference is negative.

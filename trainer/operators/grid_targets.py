@@ -1,4 +1,4 @@
-"""The entries of training pairs in the windows of the permuted adjacency, on the ranks that multiply with them."""
+"""Finds the entries of training pairs in windows of the permuted adjacency, on the ranks that multiply by them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gnnloom.trainer.place.place import Place
 
 @dataclass(frozen=True)
 class Window:
-    """Some rows and columns of the adjacency, or of its transpose, that one rank multiplies with.
+    """Some rows and columns of the adjacency, or of its transpose, by which one rank multiplies.
 
     Attributes:
         rows: positions in the order of the product's output.
@@ -44,7 +44,7 @@ class Window:
     row_blocks: int = 1
 
     def facts(self) -> tuple[int, int, int, int, int]:
-        """First and last row and column, and a number that stands for everything else."""
+        """First and last row and column, and a number that represents everything else."""
         first, last = (self.columns[0][0], self.columns[-1][1]) if self.columns else (0, 0)
         return *self.rows, first, last, zlib.crc32(repr(self).encode())
 
@@ -71,8 +71,8 @@ class Window:
 def _within(
     positions: NDArray[np.int64], spans: Sequence[Span]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """For every position, the number of its range and where that begins, and whether it is in one."""
-    # One more, which holds nothing, for what lies behind all others.
+    """For every position, the number and the beginning of its range, and whether it is in a range."""
+    # One more, empty range for positions after all others.
     starts, stops = np.array([*spans, (0, 0)], np.int64).T
     number = np.searchsorted(stops[:-1], positions, side="right")
     return number, starts[number], (number < len(spans)) & (positions >= starts[number])
@@ -107,7 +107,7 @@ def _read(
     weighted = adjacency.shards.weighted
     announced = np.array(comm.gather_numbers([fact for window in windows for fact in window.facts()]), np.int64)
     announced = announced.reshape(comm.size, len(windows), -1)
-    # Equal on all ranks, so that all ranks send for the same windows.
+    # Equal on all ranks, so that all ranks treat the same windows as equal.
     firsts = [
         next(before for before in range(number + 1) if np.array_equal(announced[:, before], announced[:, number]))
         for number in range(len(windows))
@@ -158,18 +158,18 @@ def _receivers(entries: Entries, bounds: NDArray[np.int64]) -> tuple[NDArray[np.
 
 
 class AllPositions:
-    """Positions of any vertices in the orders of grid shards, whatever the permutation.
+    """Positions of any vertices in the orders of grid shards, for any permutation.
 
     Attributes:
-        num_vertices: of the graph.
+        num_vertices: number of vertices of the graph.
     """
 
     def __init__(self, comm: Communicator, adjacency: GridAdjacency, place: Place) -> None:
-        """Prepare to find them. Collective."""
+        """Prepare look-ups. Collective."""
         self._adjacency, self.num_vertices = adjacency, adjacency.num_vertices
         self._directory: VertexDirectory | None = None
         if adjacency.shards.permutation == "partition":
-            # Stored by position, and so known by ranges of positions.
+            # Stored by position, so each rank knows a range of positions.
             n, span = adjacency.num_vertices, split_range(adjacency.num_vertices, comm.size, comm.rank)
             self._directory = VertexDirectory(
                 comm, n, adjacency.vertex_ids("rows", span), np.arange(*span, dtype=np.int64), place

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     # It imports numba, which an exchange of rows need not load.
     from gnnloom.storage.shards.row_cover import CoveredMatrix
 
-#: Writes what a rank sends, from its (num_own, dim) rows, to a (number of rows sent, dim) tensor.
+#: Writes the rows that a rank sends, from its (num_own, dim) rows, to a (number of rows sent, dim) tensor.
 Pack = Callable[[Tensor, Tensor], None]
 
 
@@ -59,8 +59,8 @@ class Arrival:
 class HaloExchange:
     """Destinations and origins of rows for the products with one matrix. Methods are collective.
 
-    Its messages are not those of :func:`~gnnloom.trainer.comm.exchange.exchange`, which waits for all messages:
-    products overlap with the messages, and begin with the first rows that arrive.
+    It does not use :func:`~gnnloom.trainer.comm.exchange.exchange`, which waits for all messages: here, products
+    overlap with the messages, and begin with the first rows that arrive.
     """
 
     def __init__(self, comm: Communicator, matrix: ShardMatrix[Any], place: Place) -> None:
@@ -91,7 +91,7 @@ class HaloExchange:
         """The function that packs rows to send, scaled. Communicates nothing.
 
         Args:
-            factors: (num_own,) factors of this rank's rows; None for ones.
+            factors: (num_own,) factors of this rank's rows; None if all are 1.
             excluded: entries to leave out of sums that are sent; rows are sent whole.
         """
         if factors is None:
@@ -132,10 +132,10 @@ class HaloExchange:
         return Arrival(returned, receives, self._send(packed, self._halo_offset, kind), packed)
 
     def add_returned(self, arrival: Arrival) -> Tensor:
-        """(num_own, dim) sums of the values that came back for every row, one from each rank that fetched it."""
+        """(num_own, dim) sums of the values that came back for every row, one value from each rank that fetched it."""
         self.comm.wait(arrival.requests)
-        # A row comes back once from each rank that fetched it. The buffer is ordered by rank, whatever the order of
-        # arrival, so the order of the sum and its last bits are the same in every run.
+        # A row comes back once from each rank that fetched it. The buffer is ordered by rank and not by arrival, so the
+        # order of the sum and its last bits are the same in every run.
         returned = arrival.rows
         total = self.place.zeros((self.num_own, returned.shape[1]), returned.dtype)
         return total.index_add_(0, self._send_row, returned)
@@ -184,7 +184,7 @@ class CoverExchange(HaloExchange):
 class ExchangedRows:
     """Rows that a rank exchanges with each other rank, as a count and a checksum of the vertices.
 
-    Every rank reads a shard of its own, and the checksums of a shard only show that somebody wrote it.
+    Every rank reads its own shard, and the checksums of a shard do not show that shards belong together.
     """
 
     def __init__(self, where: str, vertex: NDArray[np.int64], comm: Communicator, place: Place) -> None:
@@ -195,7 +195,7 @@ class ExchangedRows:
             vertex: (num_own,) int64 ids of the rank's vertices.
         """
         self._where, self._vertex, self._comm, self._place = where, vertex, comm, place
-        #: (size, 2) int64 for each matrix: of the rows for each rank, and of the rows from it.
+        #: (size, 2) int64 for each matrix: checksums of the rows for each rank, and of the rows from it.
         self._sent: list[NDArray[np.int64]] = []
         self._awaited: list[NDArray[np.int64]] = []
 
@@ -261,7 +261,7 @@ class HaloFetch:
         return result
 
     def progress(self) -> None:
-        """Let what is in flight, in either direction, advance."""
+        """Let transfers in flight, in either direction, advance."""
         for arrival in (self.arriving, self.returning):
             if arrival is not None:
                 self.exchange.comm.progress(arrival.requests)
@@ -292,12 +292,12 @@ class _Finish(torch.autograd.Function):
             with comm.traffic.timing(Kind.HALO_FORWARD, comm):
                 comm.wait(arrival.requests)
         # Nothing else holds the arrival, so its packed rows are freed on return.
-        # The same memory in another tensor: autograd takes an input that is returned for an identity.
+        # The same memory in another tensor: autograd treats a returned input as an identity.
         return begun.detach()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         with ctx.fetch.exchange.comm.traffic.timing(Kind.HALO_BACKWARD):
             ctx.fetch.returning = ctx.fetch.exchange.begin_return(gradient, Kind.HALO_BACKWARD)
-        # Nobody reads this gradient; it makes autograd visit the step that waits for the messages.
+        # This gradient is never read; it makes autograd visit the step that waits for the messages.
         return gradient, None

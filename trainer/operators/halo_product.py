@@ -1,4 +1,4 @@
-"""The product of a rank's rows with the rows of all ranks, while the rows of others are on their way.
+"""Multiplies a rank's rows of the matrix by the rows of all ranks, while rows of other ranks are on their way.
 
 Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
 (PVLDB 16(4), 2022), Algorithms 1 (forward) and 2 (backward).
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 class LocalProducts:
     """A rank's products with its own rows, and with the rows of its neighbors in the order in which they are awaited.
 
-    They share the memory of the matrix, and hold for each neighbor only where its columns are.
+    They share the memory of the matrix, and add only the positions of each neighbor's columns.
 
     Attributes:
-        halo: ranks, and the product with the halo columns that these own; it takes the whole halo, and reads their
-            rows only.
+        halo: ranks, and the product with the halo columns that they own; it takes the whole halo, and reads only their
+            rows.
     """
 
     own: SparseProduct
@@ -70,7 +70,7 @@ class ExcludedColumns:
     """The entries that a step excludes from a rank's rows, in its own columns and in the columns of the halo.
 
     Attributes:
-        send: entries that it excludes from the sums that the rank sends; None if it sends rows only.
+        send: entries that the step excludes from the sums that the rank sends; None if it sends only rows.
     """
 
     own: ExcludedBlock
@@ -79,7 +79,7 @@ class ExcludedColumns:
 
     @classmethod
     def of(cls, blocks: Sequence[ExcludedEntries], place: Place) -> ExcludedColumns:
-        """From the entries in the own columns, in the halo's columns and, if sums are sent, in these."""
+        """Build from the entries in the own columns, in the halo's columns and, if sums are sent, in the sums."""
         return cls(*(ExcludedBlock(entries, place) for entries in blocks))
 
     @property
@@ -101,7 +101,7 @@ class HaloProduct:
 
         Args:
             excluded: None for no entry.
-            sides: the factors of the rest.
+            sides: factors of the remaining entries.
         """
         self._excluded = excluded
         self._left, self._right = sides.left, column_scale(sides.right, self._exchange.place)
@@ -124,10 +124,10 @@ class HaloProduct:
         return converted(product, place.sum_dtype if as_sums else features.dtype, place)
 
     def multiply_into(self, features: Tensor, out: Tensor | RowSink, *, as_sums: bool = False) -> None:
-        """The same, to memory or, if the matrix is on disk, to rows that are not in memory. Collective.
+        """Like :meth:`multiply`, into memory or, if the matrix is on disk, to rows that are not in memory. Collective.
 
         Args:
-            out: (num_own, dim) of the dtype of the result, to overwrite.
+            out: (num_own, dim) of the dtype of the result; is overwritten.
         """
         place, dtype = self._exchange.place, self._dtype(features, as_sums=as_sums)
         if out.dtype == dtype:
@@ -171,14 +171,14 @@ class HaloProduct:
             comm.wait(arrival.sends)
 
     def _add_neighbors(self, arrival: Arrival, product: Tensor | RowSink, progress: Progress) -> None:
-        """Add what the neighbors' rows contribute, each as soon as it is there. Collective.
+        """Add the contributions of the neighbors' rows, each as soon as it has arrived. Collective.
 
         Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were started, not in the order of
         arrival: sums then have the same bits in every run. While one neighbor's rows are multiplied, rows of other
             neighbors arrive.
         """
         comm = self._exchange.comm
-        # A profiled run meets before these waits, and not before `begin`, which waits for no rank.
+        # In a profiled run, ranks meet before these waits, and not before `begin`, which waits for no rank.
         with comm.traffic.timing(self._kind, comm):
             pass
         for ranks, halo in self._halo:

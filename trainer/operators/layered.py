@@ -30,15 +30,15 @@ from gnnloom.trainer.place.place import Place
 
 
 class LayeredOperator(WholeRows):
-    """Every rank multiplies with the blocks of a batch of its own.
+    """Every rank multiplies by the blocks of its own batch.
 
     The rows of a layer's input are the leading vertices of the batch; its output has fewer. A sum over
-    sampled neighbors is scaled by the nonzeros of the whole row over the drawn ones, so it is the full sum on average,
-    and exactly the full sum if all are drawn.
+    sampled neighbors is scaled by the nonzeros of the whole row over the drawn ones, so its average is the full sum,
+    and it equals the full sum if all neighbors are drawn.
 
     Attributes:
         normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
-        batch: what it multiplies with at present.
+        batch: the current batch.
     """
 
     batch: LayeredBatch
@@ -54,7 +54,7 @@ class LayeredOperator(WholeRows):
         self.load(empty_batch(num_layers))
 
     def load(self, batch: LayeredBatch) -> None:
-        """Multiply with the blocks of this batch from now on.
+        """Multiply by the blocks of this batch from now on.
 
         Raises:
             InputError: a degree is negative or not finite.
@@ -71,9 +71,9 @@ class LayeredOperator(WholeRows):
 
         Args:
             row_nnz: (num_vertices,) nonzeros of the vertices' rows in the graph.
-            sides: of all vertices of the batch.
+            sides: factors of all vertices of the batch.
         """
-        # A row without nonzeros has none to draw; its factor does not matter.
+        # A row without nonzeros has no entry to draw; its factor does not matter.
         share = row_nnz[: block.num_rows] / np.maximum(np.diff(block.indptr), 1)
         left = self.place.from_numpy(share).to(self.place.sum_dtype)
         left = left * sides.left[: block.num_rows] if len(sides.left) else left
@@ -84,7 +84,7 @@ class LayeredOperator(WholeRows):
         )
 
     def rest(self, vertex: NDArray[np.int64]) -> None:
-        """Have these rows in every layer, and multiply with nothing, until a batch is loaded.
+        """Have these rows in every layer, and no matrix, until a batch is loaded.
 
         Args:
             vertex: (num_own,) int64 this rank's vertices.
@@ -102,7 +102,7 @@ class LayeredOperator(WholeRows):
         return result
 
     def neighbors(self, layer: int) -> NeighborRows:
-        """The sampled rows of a layer; weights of attention are those among the drawn neighbors."""
+        """The sampled rows of a layer; attention weights are relative to the drawn neighbors."""
         return self._neighbors[layer]
 
     def products(self, layer: int) -> tuple[RowProduct, RowProduct]:
@@ -136,7 +136,7 @@ class _Leading(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, num_rows: int, place: Place) -> Tensor:
         ctx.shape, ctx.place = features.shape, place
-        # A copy, as models write to what they get: a view would let them change the layer's input.
+        # A copy, because models write to their arguments: a view would let them change the layer's input.
         taken = place.empty((num_rows, features.shape[1]), features.dtype)
         return taken.copy_(features.detach()[:num_rows])
 

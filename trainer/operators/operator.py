@@ -1,6 +1,6 @@
-"""Requirements of models for an algorithm: two products, and the layouts that they work on.
+"""The interface between models and algorithms: two products, and their layouts.
 
-Imports no torch: planning needs it too.
+Imports no torch: planning also uses it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Operator(Protocol):
     the same order.
 
     Attributes:
-        grid: the ranks, and where the results of both products are.
+        grid: the ranks, and the place of the results of both products.
         weight_axes: axes along which to sum the gradients of a parameter that all ranks hold.
     """
 
@@ -59,7 +59,7 @@ class Operator(Protocol):
     weight_axes: tuple[str, ...]
 
     def layout(self, layer: int) -> Layout:
-        """Layout of the input of a layer, which is the output of the layer before."""
+        """Layout of the input of a layer, which is the output of the previous layer."""
         ...
 
     def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
@@ -71,7 +71,7 @@ class Operator(Protocol):
         ...
 
     def release(self, layer: int) -> None:
-        """Free what only :meth:`propagate` needs in a layer; it will not be called for this layer again."""
+        """Free memory that only :meth:`propagate` needs in a layer; it will not be called for this layer again."""
         ...
 
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> ParameterPiece | None:

@@ -1,4 +1,4 @@
-"""Row shards with a point-to-point exchange of exactly the rows that each rank needs (``p2p``), and batches of them.
+"""Row shards with a point-to-point exchange of exactly the rows that each rank needs (``p2p``), and their batches.
 
 Demirci, Haldar, Ferhatosmanoglu, "Scalable Graph Convolutional Network Training on Distributed-Memory Systems"
 (PVLDB 16(4), 2022), Algorithms 1 (forward) and 2 (backward).
@@ -61,9 +61,9 @@ class PointToPoint(WholeRows):
 
         Args:
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
-            multiplies: the model differentiates products with the adjacency. Attention does not, and needs no
-                transpose; none is read for it.
-            covers: ranks send sums in place of some rows, where that is less. The adjacency must be in memory, and
+            multiplies: the model differentiates products with the adjacency. Attention does not, so no transpose is
+                read for it.
+            covers: ranks send sums in place of some rows, if that is less. The adjacency must be in memory, and
                 there is no attention.
 
         Raises:
@@ -78,7 +78,7 @@ class PointToPoint(WholeRows):
         self._sides = sides = self._scaling(degree)
         # With a cover, the matrix does not stay in memory as a whole.
         self._degree = degree if covers else np.empty(0)
-        #: Before rows are exchanged, all ranks let them agree. Collective.
+        #: Called by all ranks before rows are exchanged, to check that they agree. Collective.
         self.exchanged = ExchangedRows(self._where, self.layout(0).vertex, comm, place)
         self.exchanged.add(matrix)
         is_symmetric = shard.shards.symmetric
@@ -92,7 +92,7 @@ class PointToPoint(WholeRows):
         self.forward_product: HaloProduct = forward.product(sides, Kind.HALO_FORWARD)
         self.backward_product: HaloProduct | None = None
         if multiplies and not is_symmetric:
-            # The transpose of an asymmetric pattern refers to other rows, so it needs an exchange of its own.
+            # The transpose of an asymmetric pattern refers to other rows, so it needs a separate exchange.
             transpose = transpose if covers else shard.operand(transpose=True)
             self.exchanged.add(transpose)
             self._backward = self._side(transpose, matrix)
@@ -195,7 +195,7 @@ class PointToPoint(WholeRows):
 
 @dataclass(frozen=True)
 class _Side:
-    """The adjacency or its transpose, ready for products: the rows of this rank, and what it exchanges for them."""
+    """The adjacency or its transpose, ready for products: the rows of this rank, and their exchange."""
 
     matrix: ShardMatrix[Any] | CoveredMatrix
     exchange: HaloExchange
@@ -209,7 +209,7 @@ class _Side:
         """Find the entries that a product leaves out.
 
         Args:
-            blocks: excluded entries in the rank's rows: in their own columns, and in the whole halo.
+            blocks: excluded entries in the rank's rows: in its own columns, and in the whole halo.
             transpose: excluded entries in its rows of the transpose, likewise.
         """
         if not isinstance(self.matrix, ShardMatrix):
@@ -220,10 +220,10 @@ class _Side:
 class SampledRows(WholeRows):
     """Every rank holds its share of a batch.
 
-    A batch has an operator of its own, which several threads may prepare while others are in use.
+    Every batch has its own operator; several threads may prepare operators while others are in use.
 
     Attributes:
-        batch: the rows.
+        batch: the rank's rows of the batch.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class SampledRows(WholeRows):
 
         Args:
             grid: the ranks that share the batch, along the axis ``row``.
-            multiplies: the model differentiates products with the adjacency. Attention does not, and no product is
+            multiplies: the model differentiates products with the adjacency. Attention does not, so no product is
                 prepared for it.
         """
         super().__init__(grid, batch.vertex)

@@ -1,4 +1,4 @@
-"""Row blocks, each on one rank or several: ``broadcast`` (1D) and ``replicated`` (1.5D).
+"""Row blocks, each on one or several ranks: ``broadcast`` (1D) and ``replicated`` (1.5D).
 
 Tripathy, Yelick, Buluc, "Reducing Communication in Graph Neural Network Training" (SC 2020), sections IV-A and IV-B.
 """
@@ -23,13 +23,13 @@ _ROW, _REPLICA = ("row",), ("replica",)
 
 
 class RowBlocks(GridOperator):
-    """Ranks (i, 0), (i, 1), ... share block i of the rows of all matrices; j numbers the copies, as the paper has it.
+    """Ranks (i, 0), (i, 1), ... share block i of the rows of all matrices; j numbers the copies, as in the paper.
 
     Each holds an even range of the block's rows. In a product, the block is whole on two occasions: copy j broadcasts
     its subset of the blocks of the features, one after the other, after it has collected their rows, and multiplies its
     own block of the adjacency's rows with each; then the copies sum their results, and each keeps its rows. So
     operations on rows between two products run once, on 1 / P of the rows. (In the paper, all copies hold whole blocks:
-    every copy gets the sum, and multiplies it with the weight.) Weights are the same on all ranks.
+    every copy gets the sum, and multiplies it by the weight.) Weights are the same on all ranks.
     """
 
     def __init__(self, grid: ProcessGrid, adjacency: GridAdjacency, plan: LayerPlan, together: int = 1) -> None:
@@ -58,7 +58,7 @@ class RowBlocks(GridOperator):
         self._products = {(layer, backward): self._read(layer, backward=backward) for layer, backward in plan.products}
 
     def _read(self, layer: int, *, backward: bool) -> list[SparseProduct]:
-        """The rank's rows in one product for the blocks of columns that its copy multiplies with at a time."""
+        """The rank's rows, as one product for each group of column blocks that its copy multiplies at once."""
         self.read_scaling(layer, self._feature_rows, _ROW, backward=backward)
         rows, columns, _ = self.window(layer, backward=backward)
         return self.adjacency.products(layer, rows, columns, transposed=backward)
@@ -124,20 +124,20 @@ class RowBlocks(GridOperator):
         return block
 
     def _begin_blocks(self, number: int, own: Tensor, kind: Kind) -> tuple[Tensor, InFlight]:
-        """Begin the broadcasts of the blocks of a product, which follow each other; of none after the last. Collective.
+        """Begin the broadcasts of a product's consecutive blocks; after the last product, begin nothing. Collective.
 
         Args:
             own: this rank's block, if its copy broadcasts it.
 
         Returns:
-            (blocks' rows, dim) where they arrive.
+            (blocks' rows, dim) buffer for the arriving rows, and the transfers.
         """
         group = self.grid.group(_ROW)
         if number == len(self._sources):
             return own, InFlight(group, [], kind)
         sources = self._sources[number]
         sizes = [stop - start for start, stop in (self._bounds[source] for source in sources)]
-        # The own block is multiplied where it is, unless others lie around it.
+        # A rank's own block is multiplied in place, unless it is sent together with others.
         is_own = list(sources) == [group.rank]
         rows = own if is_own else self.place.empty((sum(sizes), own.shape[1]), own.dtype)
         requests: list[Request] = []

@@ -50,12 +50,12 @@ class SummaStage:
 
 @dataclass(frozen=True)
 class _Operands:
-    """Operands of a stage, perhaps still on their way.
+    """Operands of a stage, which may still be on their way.
 
     Attributes:
-        block: the adjacency's block: this rank's own, or as it arrives.
+        block: the adjacency's block: this rank's own, or an arriving one.
         rows: (stage's width, columns held) rows of the features.
-        entries, features: their transfers.
+        entries, features: transfers of both operands.
     """
 
     block: SparseRows | PackedRows
@@ -69,12 +69,12 @@ class _Operands:
         return self.features if self.features.requests else self.entries
 
     def finish(self) -> None:
-        """Wait until both are there. Collective."""
+        """Wait until both operands have arrived. Collective."""
         self.entries.finish()
         self.features.finish()
 
 
-#: What follows the last stage.
+#: Stands for the stage after the last one.
 _NO_BLOCK = listed_rows(CSR(0, np.zeros(1, np.int64), np.empty(0, np.int32), None, 0))
 
 
@@ -148,7 +148,7 @@ class Summa(GridOperator):
         return dict(zip(mine, self.adjacency.listed(layer, self.rows(_ROW), spans, transposed=backward), strict=True))
 
     def window(self, layer: int, *, backward: bool) -> tuple[Span, list[Span], int]:  # noqa: ARG002 - always the same
-        # Blocks of the adjacency arrive, and so does every rank of a process row need what they exclude.
+        # Blocks of the adjacency arrive, so every rank of a process row needs their excluded entries.
         return self.rows(_ROW), [stage.span for stage in self._stages], 1
 
     def release(self, layer: int) -> None:
@@ -191,7 +191,7 @@ class Summa(GridOperator):
         return converted(self.reduce_scatter(fiber, result, sizes, kind), dtype, self.place)
 
     def _begin_stage(self, number: int, own: Tensor, kind: Kind, layer: int, *, backward: bool) -> _Operands:
-        """Begin to broadcast both operands of a stage; of nothing after the last one. Collective."""
+        """Begin to broadcast both operands of a stage; nothing after the last one. Collective."""
         down, along = self.grid.group(_ROW), self.grid.group(_COLUMN)
         if number == len(self._stages):
             return _Operands(_NO_BLOCK, own, InFlight(along, [], Kind.ADJACENCY), InFlight(down, [], kind))
@@ -234,13 +234,13 @@ class Summa(GridOperator):
         return own or packed, requests
 
     def _pack(self, block: SparseRows) -> PackedRows:
-        """A block that this rank holds, as it is sent in every epoch: packed once."""
+        """A block that this rank holds, packed once for sending in every epoch."""
         if id(block) not in self._packed:
             self._packed[id(block)] = PackedRows.of(block, self.place, lists_entries=self._lists_entries)
         return self._packed[id(block)]
 
     def _empty_block(self, nnz: int, width: int) -> PackedRows:
-        """Buffers for a block to receive, with the dtypes of a packed one."""
+        """Buffers for a block to receive, with the dtypes of a packed block."""
         first, last = self.rows(_ROW)
         weighted, lists = self.adjacency.shards.weighted, self._lists_entries
         return PackedRows.empty(nnz, last - first, width, self.place, weighted=weighted, lists_entries=lists)
@@ -297,7 +297,7 @@ class Summa(GridOperator):
         along = self.grid.group(_COLUMN)
         own = self.place.contiguous(piece)
         arriving = []
-        # The next block arrives during the product with one. The last turn begins nothing.
+        # The next block arrives during the current product. The last iteration begins no transfer.
         for source in range(along.size + 1):
             if source < along.size:
                 columns = slice(*split_range(dim, along.size, source))

@@ -62,7 +62,7 @@ class Roles(NamedTuple):
 
     @property
     def weight_split(self) -> str:
-        """The axis along which ranks need the same block of the weight, and hold a slice of it each."""
+        """The axis along which ranks need the same block of the weight, and each hold a slice of it."""
         return self.depth if self.propagates_first else self.outer
 
     def following(self, propagates_first: bool) -> Roles:
@@ -102,7 +102,7 @@ class Tensor3D(GridOperator):
         #: For each layer, whether its weight's gradient is (dQ^T H)^T; None until it is measured.
         self._transposed = dict.fromkeys(range(plan.num_layers), chosen)
         self._roles = [Roles("x", "y", "z", plan.propagates_first[0])]
-        # One more than there are layers, for the layout of the output.
+        # One more than the number of layers, for the layout of the output.
         for following in (*plan.propagates_first[1:], True):
             self._roles.append(self._roles[-1].following(following))
         self._num_blocks = aggregation_blocks
@@ -167,7 +167,7 @@ class Tensor3D(GridOperator):
         *,
         reduces: bool,
     ) -> Tensor:
-        """The product of ``dtype``, or this rank's summand of it, to be summed over a group. Collective."""
+        """The product in ``dtype``; this rank's summands are summed over a group. Collective."""
         # Blocks of rows are contiguous, so each is reduced in place, and in the dtype of sums.
         num_rows = sum(product.num_rows for _, product, _ in products)
         dtype = dtype if group.size == 1 and not self.excludes else self.place.sum_dtype
@@ -222,7 +222,7 @@ class Tensor3D(GridOperator):
                 # all-reduce below, and keeps this rank's rows only.
                 back = self._scatter_input(back, Kind.TRANSFORM_BACKWARD)
             else:
-                # Ranks along these hold different columns of the gradient.
+                # Ranks along these axes hold different columns of the gradient.
                 back = self.summed(self.grid.group((roles.weight_columns,)), back, Kind.TRANSFORM_BACKWARD)
         return back, self._chosen_weight_gradient(features, gradient, layer)
 

@@ -21,7 +21,7 @@ from gnnloom.trainer.place.contract import Mask
 from gnnloom.trainer.place.place import Place
 
 AXIS = "row"
-#: Bytes of the hidden rows that are formed at a time, if they are recomputed: they stay in the caches.
+#: Bytes of hidden rows that are formed at a time, if they are recomputed: small enough for the caches.
 _FORMED_BYTES: Final = 2 << 20
 
 
@@ -65,7 +65,7 @@ class WholeRows:
         return features
 
     def release(self, layer: int) -> None:
-        """All layers multiply with the same matrix, or the next batch replaces it: nothing is freed."""
+        """All layers multiply by the same matrix, or the next batch replaces it: nothing is freed."""
 
     def products(self, layer: int) -> tuple[RowProduct, RowProduct | None]:  # noqa: ARG002 - the same for every layer
         """The matrix of a layer, and its transpose if gradients go through :meth:`propagate`."""
@@ -83,7 +83,7 @@ class WholeRows:
 class RowsOnly(WholeRows):
     """Every rank holds some whole rows, the same ones in every layer, and no adjacency.
 
-    For models whose layers multiply with weights alone; nothing else is read.
+    For models whose layers multiply only by weights; nothing else is read.
     """
 
     def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:  # noqa: ARG002
@@ -100,7 +100,7 @@ class _Propagate(torch.autograd.Function):
     def forward(
         ctx: Any, features: Tensor, product: RowProduct, transposed: RowProduct | None, place: Place, as_sums: bool
     ) -> Tensor:
-        # The product, not the operator: an operator of batches may have loaded the next one before the backward pass.
+        # The product, not the operator: an operator of batches may have loaded the next batch before the backward pass.
         ctx.transposed, ctx.given = transposed, (features.dtype, place)
         return product.multiply(features.detach(), as_sums=as_sums)
 
@@ -148,12 +148,12 @@ class _Product(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class RecomputedOutput:
-    """A hidden layer's output relu(Q W + b), perhaps after dropout, that is formed from Q whenever it is needed.
+    """A hidden layer's output relu(Q W + b), with optional dropout, that is formed from Q whenever it is needed.
 
     Attributes:
         rows: (num_rows, input dim) Q, the product with the adjacency.
         weight: (input dim, width) W.
-        bias: (width,) b; None for zeros.
+        bias: (width,) b; None if there is none.
         mask: features to drop; None for no dropout.
         spends: nothing else needs Q; backward, its gradient takes its memory.
     """
@@ -209,7 +209,7 @@ class _Recomputed(torch.autograd.Function):
         back = None
         if goes_back:
             back = rows.detach() if spends else grid.place.like(rows)
-        # The weights that there are; a layer may have no bias.
+        # The existing weights; a layer may have no bias.
         held = {number: each for number, each in enumerate(weights) if each is not None}
         totals = {number: grid.place.zeros(each.shape, each.dtype) for number, each in held.items()}
         for part in _parts(rows, weights[0].shape[1]):

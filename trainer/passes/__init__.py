@@ -1,8 +1,8 @@
-"""Exact outputs of all vertices of a rank, whose features, adjacency and layers may all be larger than memory.
+"""Computes exact outputs of all vertices of a rank; features, adjacency and layers may all be larger than memory.
 
-Every evaluation here is made of passes: for each range of a rank's rows, read the rows that they are computed from,
-compute, and write. ``passes`` has this loop, which stands nowhere else, and ``ranges`` decides how many rows fit. What
-a pass reads depends on the model:
+Every evaluation here is made of passes: for each range of a rank's rows, read their inputs, compute, and write. Only
+    ``passes`` has this loop, and ``ranges`` decides the number of rows that fit. The inputs of a pass depend on the
+    model:
 
 * ``layerwise``, ``edge_inference``: rows of all neighbors, from their owners. One pass per layer; its output is in a
   file, from which the next pass fetches rows. A module that does not offer its layers is one pass over several hops.

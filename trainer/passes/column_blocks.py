@@ -1,7 +1,7 @@
-"""A dense matrix in blocks of columns, in memory or in temporary files: written and read in ranges of rows or whole.
+"""A dense matrix in blocks of columns, in memory or temporary files, written and read in ranges of rows or whole.
 
-A product with the adjacency reads rows at random, so it needs all rows of some columns in memory. What comes between
-the products needs all columns of some rows. Blocks of columns serve both with long sequential transfers.
+A product with the adjacency reads rows at random, so it needs all rows of some columns in memory. The steps between
+products need all columns of some rows. Blocks of columns serve both with long sequential transfers.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.column_store import ColumnStore
 
-#: Widths of blocks are multiples of this, a cache line of float32, unless memory is too small for that.
+#: Widths of blocks are multiples of this, a cache line of float32, unless memory is too small.
 COLUMNS: Final = 16
 #: Bytes of the rows of a product that a thread computes and writes at a time.
 PART_BYTES: Final = 1 << 20
 
 
 def even_width(dim: int, most: int) -> int:
-    """Columns of each block, so that they are about equally wide.
+    """Width of each block, such that blocks are about equally wide.
 
     Args:
-        most: columns of a block.
+        most: maximum number of columns of a block.
 
     >>> [even_width(48, 40), even_width(47, 16), even_width(3, 16), even_width(9, 5)]
     [24, 16, 3, 5]
     """
     count = max(1, -(-dim // most))
     each = max(1, -(-dim // count))
-    # Not one column more than fits.
+    # Never more columns than fit.
     return -(-each // COLUMNS) * COLUMNS if count > 1 and most % COLUMNS == 0 else each
 
 
@@ -46,10 +46,11 @@ class Storage:
     """Place of matrices: memory or disk.
 
     Attributes:
-        folder: of temporary files; None for memory.
-        width: most columns of a block.
-        range_rows: rows that are written and read at a time, a multiple of the rows of a chunk of the features.
-        keeps_pages: there is memory for the pages of all files.
+        folder: folder for temporary files; None for memory.
+        width: maximum number of columns of a block.
+        range_rows: number of rows that are written and read at a time, a multiple of the rows of a chunk of the
+            features.
+        keeps_pages: memory suffices for the pages of all files.
     """
 
     folder: Path | None
@@ -136,7 +137,7 @@ class ColumnBlocks:
         return self._place.fill(found, lambda array: store.read_columns([number], array))
 
     def product(self, number: int, bounds: NDArray[np.int64]) -> Tensor | FileRows:
-        """A block of columns, for a product to write. Call :meth:`end` then.
+        """A block of columns, for a product to write. Call :meth:`end` afterwards.
 
         Args:
             bounds: rows at which the blocks of the matrix begin, and the number of rows.

@@ -1,4 +1,4 @@
-"""Compares what ranks must have in common: command, software and options, and the data and checkpoints that they find.
+"""Checks that ranks agree on their command, software and options, and on the data and checkpoints that they find.
 
 No field of a configuration may differ between ranks. A field that only one rank reads today may be read by all in
 another version, and a batch system starts all ranks of a job with the same command anyway.
@@ -28,18 +28,18 @@ def alike_command(command: str, options: Mapping[str, Any]) -> Alike:
     """The command, the software and the options of a rank, compared before ranks do anything else.
 
     Args:
-        options: name to value. Names of fields become options, and other texts stay as they are.
+        options: name to value. Names of fields become options, and other strings stay as they are.
     """
     facts = {
         COMMAND: command,
         "gnnloom": own_version(),
         "torch": torch.__version__,
-        # Every instruction set gives the same results: processors may differ.
+        # Processors may differ: every instruction set gives the same results.
     }
     for name, value in options.items():
         shown = f"--{name.replace('_', '-')}" if name.isidentifier() else name
         facts[shown] = _text(name, value)
-        # A file in the current folder of each machine may be another one.
+        # Files of the same name in the current folders of two machines may differ.
         if isinstance(value, str) and (code := code_of_named(value)):
             facts[f"code of {shown}"] = code
     return Alike(facts, "start all ranks with the same command, options and software")
@@ -59,7 +59,7 @@ def alike_data(inputs: Mapping[str, str], run: Mapping[str, Any]) -> Alike:
 
 def _text(name: str, value: Any) -> str:
     if name == "catalog":
-        # The same relative path in other working directories is another catalog.
+        # The same relative path in another working directory is another catalog.
         return str(Path(value).absolute())
     if value is None:
         return "not given"

@@ -1,4 +1,4 @@
-"""Finds the best targets of vertices with a trained run, on any number of ranks, and keeps what is found in files."""
+"""Finds the best targets of vertices with a trained run, on any number of ranks, and keeps the pairs in files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.links.scoring import Lists
 from gnnloom.trainer.training.pair_scores import PairScorer
 
-#: Pairs in memory at a time when files are read.
+#: Number of pairs in memory at a time when files are read.
 _ROWS: Final = 1 << 18
-#: Folder of the file with the vertices whose targets are wanted, and its checksums; without it, all are.
+#: Folder of the file with the vertices whose targets are wanted, and of its checksums; without it, all vertices are.
 _SOURCES, _VERTICES = "sources", "vertices.npy"
 
 
@@ -56,7 +56,7 @@ class FoundPairs:
         return [self._pair, self._score, self.count]
 
     def check(self) -> None:
-        """Compare the files with their checksums; to be called when they have been read.
+        """Compare the files with their checksums; call it after reading them.
 
         Raises:
             CorruptError: one has changed.
@@ -64,17 +64,17 @@ class FoundPairs:
         check_files(self._folder, {path.name: None for path in self._paths})
 
     def add(self, pairs: NDArray[np.int64], scores: NDArray[Any], counts: NDArray[np.int64] | None = None) -> None:
-        """Add (num_pairs, 2) pairs, their scores, and perhaps how many pairs each source has."""
+        """Add (num_pairs, 2) pairs, their scores, and optionally the number of pairs of each source."""
         for file, array in zip(self._files, (pairs, scores, np.empty(0) if counts is None else counts), strict=True):
             file.write(np.ascontiguousarray(array).tobytes())
 
     @property
     def length(self) -> int:
-        """Pairs in the files, once they are written."""
+        """Number of pairs in the files, once the files are written."""
         return self._pair.stat().st_size // 16
 
     def pieces(self) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """(num_pairs, 2) pairs and (num_pairs, num_scores) scores, some at a time."""
+        """Yield (num_pairs, 2) pairs and (num_pairs, num_scores) scores, piece by piece."""
         with self._pair.open("rb") as pair, self._score.open("rb") as score:
             for start in range(0, self.length, _ROWS):
                 count = min(_ROWS, self.length - start)
@@ -97,11 +97,11 @@ class GivenSources:
         write_checksums(self._folder, {_VERTICES: file.content()})
 
     def map(self) -> NDArray[np.int64] | None:
-        """The vertices; None if all are wanted."""
+        """The vertices; None if the targets of all vertices are wanted."""
         return load_array(self._folder / _VERTICES, "r") if self._folder.exists() else None
 
     def check(self) -> None:
-        """Compare the file with its checksums; to be called when it has been read.
+        """Compare the file with its checksums; call it after reading it.
 
         Raises:
             CorruptError: it has changed.
@@ -123,7 +123,7 @@ def find_targets(
 
     Args:
         folder: the first rank reads the vertices in it, and writes the pairs to it, as :class:`FoundPairs`.
-        count: targets of each vertex.
+        count: number of targets of each vertex.
         threads: of this rank.
         decoder: as for :meth:`~gnnloom.trainer.training.pair_scores.PairModel.of`.
 
@@ -137,7 +137,7 @@ def find_targets(
         out = FoundPairs(folder, 1, scorer.vector.dtype)
         if comm.rank == 0:
             held.enter_context(out.written())
-        # No vertex has more targets.
+        # No vertex can have more targets.
         for some, target, score in best_targets(scorer, graph, sources, min(count, scorer.links.target_vertices)):
             out.add(*found_pairs(some, target, score))
         together(comm, lambda: given.check() if comm.rank == 0 else None)
@@ -146,7 +146,7 @@ def find_targets(
 def found_pairs(
     sources: NDArray[np.int64], target: NDArray[np.int64], score: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
-    """The (num_pairs, 2) pairs, their scores, and how many each source has, of what :func:`best_targets` yields."""
+    """(num_pairs, 2) pairs, their scores, and the number of pairs of each source, from :func:`best_targets`."""
     there = target >= 0
     counts = there.sum(1)
     return np.stack([np.repeat(sources, counts), target[there]], 1), score[there], counts
@@ -167,19 +167,19 @@ def read_targets(folder: Path, count: int, dtype: np.dtype[Any]) -> tuple[NDArra
 def best_targets(
     scorer: PairScorer, graph: BlockMatrix, sources: NDArray[np.int64] | None, count: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]]:
-    """The best targets of some vertices, on the first rank. Collective: every rank has to take all that it yields.
+    """The best targets of some vertices, on the first rank. Collective: every rank must consume the whole iterator.
 
-    Each rank finds the targets of a range of every part of the sources, and sends them to the first one. The result has
-    the same bits on any number of ranks; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
+    Each rank finds the targets of a range of every part of the sources, and sends them to the first rank. The result
+    has the same bits on any number of ranks; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
 
     Args:
-        graph: the message graph of the links, or their relation in it. Its edges, and all pairs of the links, are no
-            targets; see :mod:`gnnloom.storage.shards.known_pairs`.
-        sources: (num_sources,) int64, the first rank's list counts; None for all vertices.
+        graph: the message graph of the links, or their relation in it. Its edges and all pairs of the links are
+            excluded; see :mod:`gnnloom.storage.shards.known_pairs`.
+        sources: (num_sources,) int64, read on the first rank only; None for all vertices.
 
     Yields:
-        On the first rank, some sources in their order, (num_sources, count) their best targets, and the scores of
-        these; at least once. On others nothing.
+        On the first rank, some sources in order, their (num_sources, count) best targets, and the scores of the
+        targets; at least once. On other ranks nothing.
 
     Raises:
         InputError: a source is not a vertex, or the decoder gives several scores.

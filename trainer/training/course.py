@@ -1,4 +1,4 @@
-"""Follows the metrics of a run, which decide its learning rate, when it ends early, and its best checkpoint.
+"""Follows the metrics of a run, which decide its learning rate, its early end, and its best checkpoint.
 
 A learning rate depends only on the configuration, the epoch, and the lines of metrics before it, which are stored: a
 resumed run goes on as if it had not been interrupted.
@@ -19,7 +19,7 @@ from gnnloom.trainer.config.optimization_config import OptimizationConfig, Stopp
 from gnnloom.trainer.config.run_config import RunConfig
 from gnnloom.trainer.tasks.task import Figure, judge_of
 
-#: The training's loss, which every epoch has, and the loss of the validation split, which is formed on request.
+#: The training loss, which every epoch has, and the loss of the validation split, which is computed on request.
 LOSS, VAL_LOSS = "loss", "val_loss"
 #: Share by which a metric has to improve to end a plateau, as in torch.
 _PLATEAU_THRESHOLD: Final = 1e-4
@@ -37,18 +37,18 @@ class Metric:
     lower: bool
 
     def improves(self, value: float, before: float | None, threshold: float = 0.0) -> bool:
-        """Whether a value is better than the one before by a share of that, or the first one."""
+        """Whether a value is the first one, or better than the previous value by a share of the previous value."""
         if before is None:
             return True
         return value < before * (1 - threshold) if self.lower else value > before * (1 + threshold)
 
 
 def find_metric(option: str, name: str, figures: Mapping[str, Figure]) -> Metric:
-    """The metric that an option names.
+    """Find the metric that an option names.
 
     Args:
         option: name of the option, for messages.
-        name: ``auto`` is the figure that judges the run, of the validation split.
+        name: name of the metric; ``auto`` for the run's main figure on the validation split.
         figures: metrics that the run reports.
 
     Raises:
@@ -69,7 +69,7 @@ class BestValue:
     Values that are better by no more than the share ``threshold`` do not count as better.
 
     Attributes:
-        value: None before the first one.
+        value: the best value; None before the first value.
         epoch: epoch of the best value, or of :meth:`restart` if that came later.
         seen: epoch of the last line that had the metric.
     """
@@ -80,7 +80,7 @@ class BestValue:
         self.epoch = self.seen = -1
 
     def observe(self, line: Mapping[str, Any]) -> bool:
-        """Take in the line of an epoch; whether it is the best so far."""
+        """Record the line of an epoch; returns whether its value is the best so far."""
         value = line.get(self.metric.name)
         if value is None:
             return False
@@ -92,7 +92,7 @@ class BestValue:
 
     @property
     def epochs_without(self) -> int:
-        """Epochs that have passed since the best value, or since :meth:`restart`."""
+        """Number of epochs since the best value, or since :meth:`restart`."""
         return self.seen - self.epoch
 
     def restart(self) -> None:
@@ -118,10 +118,10 @@ class Schedule:
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Take in the line of an epoch; lines come in order, each once."""
-        # As torch's ReduceLROnPlateau with a step per epoch. An evaluation stands for all epochs since the one before:
-        # the number of epochs means the same however often a run evaluates.
+        # Like torch's ReduceLROnPlateau with a step per epoch. An evaluation stands for all epochs since the previous
+        # evaluation, so that a number of epochs has the same meaning for any frequency of evaluations.
         self._best.observe(line)
-        # A loss may rise while the learning rate does.
+        # A loss may rise while the learning rate rises.
         if line["epoch"] < self._config.warmup_epochs:
             self._best.restart()
         elif self._best.epochs_without > self._config.plateau_epochs:
@@ -154,7 +154,7 @@ class KeptBest:
 
     @classmethod
     def read(cls, run: Run) -> KeptBest | None:
-        """The one of a run; None if it keeps none.
+        """The best checkpoint of a run; None if the run keeps none.
 
         Raises:
             CorruptError: the index of the checkpoint lacks the metric.
@@ -196,7 +196,7 @@ class Course:
             best: the best checkpoint on disk, if the run goes on from it.
 
         Raises:
-            InputError: an option names a metric that the run does not report, or does not measure between its epochs.
+            InputError: an option names a metric that the run does not report, or does not measure during training.
         """
         monitored = find_metric("monitor", stopping.monitor, figures)
         follows = stopping.patience > 0 or optimization.schedule == "plateau"
@@ -208,12 +208,12 @@ class Course:
         self._kept = BestValue(find_metric("keep_best", stopping.keep_best, figures)) if keeps else None
         self._monitored, self._patience = BestValue(monitored), stopping.patience
         self.schedule = Schedule(optimization, monitored)
-        # A checkpoint that another metric chose is replaced by the first one that this metric chooses.
+        # A checkpoint that another metric chose is replaced by the first checkpoint that this metric chooses.
         self.best = best if self._kept and best and best.metric == self._kept.metric.name else None
         if self._kept and self.best:
             self._kept.value = self.best.value
         decides = {self._monitored.metric.name} if follows else set()
-        #: Metrics that something depends on.
+        #: Metrics on which a decision depends.
         self.decisive = decides | ({self._kept.metric.name} if self._kept else set())
 
     def observe(self, line: Mapping[str, Any]) -> None:
@@ -227,7 +227,7 @@ class Course:
         return self._patience > 0 and self._monitored.epochs_without >= self._patience
 
     def improves(self, line: Mapping[str, Any]) -> bool:
-        """Whether an epoch's checkpoint is the best so far; it is then remembered as that."""
+        """Whether an epoch's checkpoint is the best so far; if so, it is recorded as the best."""
         if self._kept is None or not self._kept.observe(line):
             return False
         name = self._kept.metric.name

@@ -1,4 +1,4 @@
-"""Measures the parameters of a training on the whole graph."""
+"""Evaluates the parameters of a training run on the whole graph."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Evaluation:
     """The metrics of the task and the user's, the same on every rank.
 
     Attributes:
-        figures: what is reported, by the names of the metrics.
-        details: more about the test split, of the last evaluation that was asked for it.
+        figures: reported figures by the names of the metrics.
+        details: more figures for the test split, from the last evaluation with details.
         measured: the rows of the scores that a mode is to form; see
             :class:`~gnnloom.trainer.modes.epochs.mode.ModeContext`.
     """
@@ -51,21 +51,21 @@ class Evaluation:
         self._val_loss: StepLoss | None = None
 
     def decide(self, decisive: set[str]) -> None:
-        """Insist on metrics that something about the run depends on, the loss of the validation split included."""
+        """Require metrics on which a decision of the run depends, possibly the loss of the validation split."""
         self._decisive = decisive
         if VAL_LOSS in decisive:
             unweighted = replace(self._session.objective, class_weights=None)
             self._val_loss = unweighted.loss(self._layout, self._labels, "valid")
 
     def measure(self, mode: Mode, epoch: int, *, is_last: bool) -> dict[str, float | None]:
-        """The metrics of the present parameters; the figures of every class too if they are the last. Collective.
+        """The metrics of the current parameters; for the last ones, also the figures of every class. Collective.
 
         Args:
             mode: forms the scores.
             epoch: number of epochs that are done.
 
         Raises:
-            CollectiveError: no vertex has the label that a metric needs which decides about the run.
+            CollectiveError: a metric on which a decision of the run depends has no labeled vertex.
         """
         session = self._session
         session.model.eval()
@@ -77,8 +77,8 @@ class Evaluation:
             figures = self._metrics(scores)
             if self._val_loss is not None:
                 figures |= {VAL_LOSS: self._total_loss(self._val_loss, scores)}
-            # As the first rank has them: sums over ranks may end in other bits on each. Whether a figure has a value
-            # depends on counts, which are exact.
+            # The first rank's figures: sums over ranks may differ in their last bits between ranks. Whether a figure
+            # has a value depends on counts, which are exact.
             known = {name: value for name, value in figures.items() if value is not None}
             values = session.place.tensor(list(known.values()), torch.float64)
             session.comm.broadcast(values, 0, Kind.METRICS)
@@ -101,8 +101,8 @@ class Evaluation:
 def measured_rows(session: Session, labels: Any) -> torch.Tensor | None:
     """This rank's rows that metrics read; None for all. Communicates nothing.
 
-    If the rows of the shards are on disk, so are the scores. In a graph with few labels, only the scores of labeled
-    vertices are computed: all scores would need space for all classes of all vertices.
+    If the rows of the shards are on disk, the scores are, too. In a graph with few labels, only the scores of labeled
+        vertices are computed: scores of all vertices would need space for all classes.
     """
     objective = session.objective
     if not session.config.mode.reads_batches or not isinstance(objective, VertexObjective):

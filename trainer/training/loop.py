@@ -1,4 +1,4 @@
-"""The loop over the epochs of a training on every rank, with its metrics, checkpoints and result, for all modes."""
+"""The loop over the epochs of a training run on every rank, with metrics, checkpoints and result, for all modes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradi
 
 logger = logging.getLogger(__name__)
 
-#: Figures of a task on pairs in a line of the log; it has many.
+#: Figures that a log line shows for a task on pairs, which has many figures.
 _LOGGED = 2
 #: Longest time between two checkpoints, in seconds of the slowest rank, unless the configuration counts epochs.
 CHECKPOINT_SECONDS = 600.0
@@ -59,12 +59,12 @@ class EpochReport:
 
     Attributes:
         seconds: time of the slowest rank.
-        exposed: seconds in which a rank only waited for messages, of the rank that waited longest; and over all ranks,
-            the mean.
-        bytes, messages: sent by all ranks, by kind.
+        exposed: seconds in which a rank only waited for messages: of the rank that waited longest, and the mean over
+            all ranks.
+        bytes, messages: bytes and messages sent by all ranks, by kind.
         stopped: at least one rank was asked to stop.
         profile: time profile of every rank, if requested; see :func:`gnnloom.trainer.training.record.gather_profile`.
-        figures: learning rate, and length of the gradient at the last step, if they vary.
+        figures: learning rate and gradient norm at the last step, if they vary.
     """
 
     loss: float
@@ -85,17 +85,17 @@ def train(
     restart: bool = False,
     begun: Callable[[Begun], None] | None = None,
 ) -> dict[str, Any]:
-    """Train as configured, from the run's last checkpoint on if there is one. Collective.
+    """Train as configured, continuing from the run's last checkpoint if there is one. Collective.
 
     Args:
         stop: called once per epoch on every rank; if it returns True on any rank, all write a checkpoint and return.
-        restart: start the run over; whatever it has is dropped before the first epoch.
-        begun: called on rank 0 when the run's folder is there, before the first epoch, with the memory that the
-            training will take; given on all ranks or on none. Without it, the memory is not checked.
+        restart: start the run over; its existing files are dropped before the first epoch.
+        begun: called on rank 0 when the run's folder exists, before the first epoch, with the memory that training will
+            take; given on all ranks or on none. Without it, the memory is not checked.
 
     Returns:
-        The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``. A run that has finished
-        already returns its stored result.
+        The run's result, the same on every rank; ``state`` is ``finished`` or ``stopped``. For a finished run, this is
+        the stored result.
 
     Raises:
         CollectiveError: the configuration does not fit the dataset or the run, another process writes the run, or the
@@ -108,7 +108,7 @@ def train(
 
     with writing(comm, find, config.run.wait_timeout) as (dataset, run):
         opened = together(comm, lambda: OpenedRun.open(config, dataset, run, comm.rank, comm.size, goes_on=not restart))
-        # Found out before the shards are read, so that a finished run costs nothing.
+        # Checked before the shards are read, so that a finished run costs nothing.
         start = together(
             comm,
             lambda: find_start(run, config, opened.inputs, restart=restart),
@@ -120,10 +120,10 @@ def train(
             return run.result()
         num_threads = config.algorithm.threads or comm.this_machine().threads
         memory = None if begun is None else check_fits(comm, opened)
-        # Without a name here, so that the checkpoint and the labels are freed once the training drops them.
+        # Not bound to a name here, so that the checkpoint and the labels are freed once the training run drops them.
         training = Training(comm, together(comm, lambda: ReadStart.read(comm, opened, num_threads, start.first_epoch)))
-        # Only here, after all ranks have read and checked everything, is the former state of the run dropped: an error
-        # above leaves it as it was. The barrier keeps the other ranks from writing before that.
+        # The former state of the run is dropped only here, after all ranks have read and checked everything: an error
+        # above leaves it unchanged. The barrier keeps the other ranks from writing before that.
         if comm.rank == 0:
             begin_run(opened, training.lines, num_threads, keeps_best=training.course.best is not None)
             if begun is not None:
@@ -188,11 +188,11 @@ class Training:
             self._follow(line)
         context = self.session.mode_context(self.inputs, labels, self.loss, self.first_epoch, self.evaluation.measured)
         self.mode: Mode = self.config.mode.kind.load()(context)
-        # Predictions of an earlier checkpoint go as soon as the one that supersedes it is durable.
+        # Predictions of an earlier checkpoint are removed as soon as the checkpoint that replaces it is durable.
         self.writer = CheckpointWriter(comm, self.run.sync_metrics, lambda: drop_superseded(self.run))
 
     def close(self) -> None:
-        """End what the mode and the writer of checkpoints have running; after an error as well."""
+        """End the threads of the mode and of the checkpoint writer; also after an error."""
         self.mode.close()
         self.writer.close()
 
@@ -202,13 +202,13 @@ class Training:
         # The log has a line for each epoch.
         meter = ProgressMeter("epochs", count, logs_end=False) if self.comm.rank == 0 and count > 0 else None
         for epoch in range(self.first_epoch, self.config.optimization.epochs):
-            # A run that is resumed may have ended early already.
+            # A resumed run may already have ended early.
             if self.course.ends:
                 break
             self.writer.check()
             report = self._train_epoch(epoch, stop)
             if not math.isfinite(report.loss):
-                # A damaged file explains it better.
+                # A damaged file is a better explanation.
                 self._check_files()
             # Before anything of this epoch is written: a resumed run would start from the diverged model.
             self._check_finite(epoch, report.loss)
@@ -235,7 +235,7 @@ class Training:
         return False
 
     def _measure(self, line: dict[str, Any], *, is_last: bool) -> bool:
-        """Evaluate the epoch of a line if that is due; whether the epoch is the last one. Collective."""
+        """Evaluate the epoch of a line if one is due; returns whether the epoch is the last one. Collective."""
         if (is_last and self.config.run.final_eval) or _is_due(line["epoch"] + 1, self.config.run.eval_every):
             line |= self.evaluation.measure(self.mode, line["epoch"] + 1, is_last=is_last)
         self._follow(line)
@@ -259,8 +259,9 @@ class Training:
             together(self.comm, self.session.place.files.check)
 
     def _follow(self, line: dict[str, Any]) -> None:
-        """Let the line of an epoch decide, as it would have in a run of any length."""
-        # A run also evaluates its last epoch, which a longer run need not do: that must not decide if the run goes on.
+        """Let the line of an epoch take part in decisions, in the same way for a run of any length."""
+        # A run also evaluates its last epoch, which a longer run need not do: this evaluation must not affect a run
+        # that continues.
         is_due = _is_due(line["epoch"] + 1, self.config.run.eval_every)
         self.course.observe(line if is_due else {"epoch": line["epoch"], "loss": line["loss"]})
 
@@ -283,7 +284,7 @@ class Training:
                 check_epoch(self.model, self.config.model.name, self.trained, generator)
             average_buffers(self.model, self.comm)
             # The request to stop is summed along with the loss, so all ranks stop after the same epoch.
-            # float64 whatever the model's dtype, so that the reported loss does not lose digits when it is summed over
+            # float64 for any dtype of the model, so that the reported loss does not lose digits when it is summed over
             # ranks.
             totals = self.session.place.tensor([contribution, float(stop())], torch.float64)
             self.comm.all_reduce(totals, Kind.LOSS)
@@ -298,7 +299,7 @@ class Training:
         """Set the learning rate and clip the gradients. Collective.
 
         Returns:
-            The rate, if it varies, and the length of the gradient, if it is limited.
+            The learning rate if it varies, and the gradient norm if it is limited.
         """
         figures = {}
         self.optimizer.lr = self.course.schedule.rate(epoch)
@@ -319,7 +320,7 @@ class Training:
         read: NDArray[np.float64],
     ) -> EpochReport:
         sent = [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]
-        # Outside the epoch's record and its time, so the report does not count itself.
+        # Outside the epoch's record and time, so that the report does not measure itself.
         everyones = self.comm.gather_numbers([seconds, counts.exposed, float(totals[0]), *read, *sent])
         from_store, from_device, used = everyones[:, 3:6].sum(0).astype(int).tolist()
         on_disk = self.config.data.adjacency == "disk"
@@ -329,7 +330,7 @@ class Training:
             figures["bytes_from_device"] = from_device
         if used:
             figures["bytes_used"] = used
-        # The first rank's: a sum over ranks may end in other bits on each, and they must decide alike.
+        # The first rank's figures: sums over ranks may differ in their last bits, and all ranks must decide alike.
         loss = float(everyones[0, 2])
         sums = everyones[:, 6:].sum(0).reshape(2, len(Kind)).astype(int)
         num_bytes, messages = ({kind.value: int(n) for kind, n in zip(Kind, row, strict=True) if n} for row in sums)
@@ -396,7 +397,7 @@ class Training:
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if requested, gather the result and write it. Collective.
 
-        Everything that the result says about the model is of one checkpoint: the best one, or else the last one.
+        Everything in the result about the model is about one checkpoint: the best one, or else the last one.
         """
         self.writer.finish()
         self.comm.barrier()  # rank 0 has published all checkpoints
@@ -409,7 +410,7 @@ class Training:
             measured = {**self.evaluation.measure(self.mode, kept, is_last=True), **measured}
             self._check_files()
         if self.config.run.save_embeddings and not stopped:
-            # What another prediction made with the same checkpoint stays.
+            # Arrays that another prediction made with the same checkpoint are kept.
             asked = PredictConfig.of_training(self.config, shards=None, embeddings=True)
             write_predictions(self.session, self.inputs, kept, find_predictions(self.comm, self.run, asked))
         details = self.evaluation.details
@@ -423,7 +424,8 @@ class Training:
         if self.comm.rank == 0:
             for what, facts in self.course.summary.items():
                 logger.info("%s: %s", what.replace("_", " "), "  ".join(f"{name} {facts[name]}" for name in facts))
-        # The result marks a run as complete, so it is written last. The barrier lets no rank return before it is there.
+        # The result marks a run as complete, so it is written last. The barrier lets no rank return before it is
+        # written.
         if self.comm.rank == 0 and not stopped:
             self.run.finish(result)
         self.comm.barrier()

@@ -1,4 +1,4 @@
-"""The arrays that a session predicts for the rows of its rank, in memory, from disk, or as they are stored."""
+"""The arrays that a session predicts for the rows of its rank: computed in memory or from disk, or read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def streamed_rows(
 
     Args:
         feature_norm: how the features were scaled in training, or ``auto``.
-        memory: bytes of this rank; 0 for its share of what the machine has left.
+        memory: bytes for this rank; 0 for its share of the machine's free memory.
     """
     model, source = session.model.eval(), session.streamed_source(feature_norm, memory)
     with torch.no_grad(), session.comm.traffic.recording():

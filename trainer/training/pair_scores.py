@@ -50,7 +50,7 @@ def check_on_pairs(config: TrainConfig, where: Path) -> Task:
     """The task of a run, which predicts pairs.
 
     Raises:
-        InputError: it does not.
+        InputError: the run does not predict pairs.
     """
     if not config.task.on_pairs:
         able = ", ".join(task.name for task in TASKS.values() if task.on_pairs)
@@ -86,11 +86,11 @@ class PairModel:
         """Open the predictions of a run.
 
         Args:
-            threads: of this process; 0 for one on each core that it may use.
+            threads: threads of this process; 0 for one per core that it may use.
             decoder: the run's decoder, to confirm the import of a decoder that is not gnnloom's.
 
         Raises:
-            NotFoundError: the run has no predictions, or not the checkpoint any more that made them.
+            NotFoundError: the run has no predictions, or no longer has the checkpoint that made them.
             InputError: the run predicts vertices, or its decoder is not confirmed.
         """
         config = TrainConfig.of_run(run, decoder=decoder)
@@ -108,16 +108,16 @@ class PairModel:
         return cls(task, loss == "bce", links, scorer, vectors)
 
     def owners(self, num_ranks: int) -> EndOwners:
-        """The rank of several that has the vector of each vertex."""
+        """The rank that has the vector of each vertex, among several ranks."""
         return EndOwners(self.links.first_target, len(self.vectors), num_ranks)
 
     def check_sources(self, vertices: NDArray[Any]) -> None:
-        """Check that numbers are numbers of vertices that may be sources; raises as :meth:`check_targets`."""
+        """Check that numbers are vertices that may be sources; raises as :meth:`check_targets`."""
         relation = self.links.relation
         _check_ends(vertices, self.links.source_vertices, None if relation is None else relation.source)
 
     def check_targets(self, vertices: NDArray[Any]) -> None:
-        """Check that numbers are numbers of vertices that may be targets.
+        """Check that numbers are vertices that may be targets.
 
         Raises:
             InputError: one is not.
@@ -133,7 +133,7 @@ class PairScorer(PairModel):
     Attributes:
         comm: the ranks; each has the vectors of an even range of the vertices, or of sources and of targets.
         copy: (num_mine, dim) vectors of this rank, in a temporary file.
-        vector: the same, mapped. Who reads it has the copy checked.
+        vector: the same vectors, mapped. Readers must check the copy afterwards.
     """
 
     comm: Communicator
@@ -177,7 +177,7 @@ class PairScorer(PairModel):
             (num_pairs,) scores, or (num_pairs, num_classes) scores before the softmax.
 
         Raises:
-            InputError: they are of another shape, or not vertices.
+            InputError: the pairs have another shape, or are not vertices.
             DamagedWorkError: the temporary file has changed.
         """
         given = np.asarray(pairs)
@@ -201,7 +201,7 @@ class PairScorer(PairModel):
         rows: NDArray[Any] = np.ascontiguousarray(self.vector[vertices])
         numbers = numbers.reshape(pairs.shape)
         if not self.task.losses:
-            # As tasks on the values of pairs predict.
+            # In the same way as tasks on the values of pairs predict.
             with torch.no_grad():
                 source, target = (self.decoder.place.from_numpy(rows[each]) for each in numbers.T)
                 several: NDArray[Any] = self.decoder.place.to_numpy(self.decoder(source, target))
@@ -217,7 +217,7 @@ class PairScorer(PairModel):
     ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
         """The best targets of this rank's sources; see :func:`gnnloom.trainer.links.all_targets.top_targets`.
 
-        Collective. Exact. A rank needs memory for the numbers of its vertices and for blocks of vectors.
+        Collective. Exact. A rank needs memory for its vertices' numbers and for blocks of vectors.
 
         Raises:
             InputError: the decoder gives several scores.
@@ -255,7 +255,7 @@ def _checkpoint(run: Run, stored: Predictions) -> StoredCheckpoint:
     """The checkpoint that the predictions of a run were made with.
 
     Raises:
-        NotFoundError: the run has it no longer.
+        NotFoundError: the run no longer has this checkpoint.
     """
     epoch = int(stored.facts["epoch"])
     for folder in (run.checkpoints, run.best_checkpoint):

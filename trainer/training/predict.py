@@ -48,7 +48,7 @@ from gnnloom.trainer.training.state.checkpoint import restore
 def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
     """Predict with a checkpoint of a run, unless the run has these predictions already. Collective.
 
-    Of a run on pairs, also finds the best targets of vertices if the configuration asks for them.
+    For a run on pairs, also finds the best targets of vertices if the configuration asks for them.
 
     Returns:
         The summary, the same on every rank.
@@ -66,7 +66,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         found = find_predictions(comm, run, config)
         result = summary(run, found.epoch) if found.epoch else _predicted(comm, dataset, run, config, found)
         if config.targets is not None:
-            # It loads numba, which other predictions do without.
+            # This loads numba, which other predictions do not need.
             from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
 
             threads = config.threads or comm.this_machine().threads
@@ -127,7 +127,7 @@ def _check_smoothing(session: Session) -> None:
 
     Raises:
         InputError: the run does not predict one class per vertex; or it was trained on another graph, and the labels of
-            this one have other numbers for its classes.
+            this graph number the classes differently.
     """
     objective_of(session)
     opened = session.opened
@@ -147,7 +147,7 @@ def find_predictions(comm: Communicator, run: Run, config: PredictConfig) -> Sto
     Raises:
         CollectiveError: the run's configuration is not valid.
     """
-    # Rank 0 looks for all, since ranks that disagree would wait for each other.
+    # Rank 0 looks on behalf of all ranks, because ranks that disagree would wait for each other.
     found = together(
         comm, lambda: look_up(run, config) if comm.rank == 0 else StoredPredictions(0, False, config.smoothing)
     )
@@ -162,8 +162,8 @@ def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bo
     """Whether to predict from disk: the graph, the features and the layers do not fit memory. Collective.
 
     Args:
-        memory: bytes of each rank; 0 for its share of what the machine has left.
-        computes: run the model, and not only smooth what it predicted before.
+        memory: bytes for each rank; 0 for its share of the machine's free memory.
+        computes: run the model, rather than only smooth stored predictions.
     """
     config, shards = opened.config, opened.shards
     is_stored = not (config.model.embed or config.model.train_features or config.task.on_pairs)
@@ -171,7 +171,7 @@ def _streams(comm: Communicator, opened: OpenedRun, memory: int, *, computes: bo
     if not isinstance(shards, OwnRowShard) or not is_stored or not streams or "feature" not in shards.shard:
         return False
     sizes, place = RankSizes.of(shards.shard), Place(getattr(torch, config.model.feature_dtype))
-    # Classes are few: the widths of the hidden layers and of the features decide.
+    # Classes are few, so the widths of the hidden layers and of the features decide.
     outputs = max(opened.label_sizes.num_classes, opened.label_sizes.num_targets, 1)
     dims = (shards.shards.num_features, *config.model.hidden, outputs) if computes else (outputs, outputs)
 
@@ -202,10 +202,10 @@ def _write_from_disk(session: Session, config: PredictConfig, epoch: int, wanted
 
 
 def _computed(run: Run, config: PredictConfig) -> TrainConfig:
-    """The configuration of what the prediction computes.
+    """The configuration with which the prediction computes.
 
     Raises:
-        InputError: the model has no embeddings, but they are asked for.
+        InputError: embeddings are requested, but the model has none.
     """
     trained = config.trained(run)
     if config.embeddings and trained.model.kind.on_edges:
@@ -214,17 +214,18 @@ def _computed(run: Run, config: PredictConfig) -> TrainConfig:
         )
     # Only the places to read from and the ranks change; the model is the trained model.
     where = {name: getattr(config, name) for name in ("catalog", "dataset", "ranks", "shards", "method", "grid", "run")}
-    # Samples hold batches of training; predictions come from the shards. There may be more links, and so on, since.
+    # Samples hold training batches; predictions come from the shards. There may be more links and other artifacts by
+    # now.
     kept: dict[str, Any] = {kind: run.inputs().get(kind) for kind in ("links", "propagated")}
     if trained.mode.kind.reads_rows and kept["propagated"] is None:
         kept["steps"] = (FEATURES,)
-    # Modes that sample have only batches on disk, and no whole products with them.
+    # Modes that sample have only batches on disk, with which no whole product can be formed.
     inputs = "memory" if trained.mode.kind.is_sampled else trained.mode.inputs
     return trained.with_options(**where, samples=None, inputs=inputs, **kept)
 
 
 def _checkpoint_of(comm: Communicator, opened: OpenedRun, config: PredictConfig) -> StoredCheckpoint:
-    """The checkpoint to predict with; this rank checks its share.
+    """The checkpoint for the prediction; this rank checks its share.
 
     Raises:
         NotFoundError: there is no such checkpoint.
@@ -253,7 +254,7 @@ def write_predictions(session: Session, inputs: Inputs, epoch: int, wanted: Stor
 
 
 def write_rows(session: Session, outputs: Mapping[str, Tensor], epoch: int, smoothing: SmoothingConfig) -> None:
-    """Smooth predictions if that is wanted, and write them to the run. Collective.
+    """Smooth predictions if requested, and write them to the run. Collective.
 
     Args:
         outputs: this rank's rows of the arrays, by name.
@@ -282,11 +283,11 @@ def write_rows(session: Session, outputs: Mapping[str, Tensor], epoch: int, smoo
         ]
     folder = run.predictions_aside()
     if comm.rank == 0:
-        # A killed prediction may have left a folder. The other ranks write after a barrier inside write_vertex_arrays.
+        # A killed prediction may have left a folder. Other ranks write only after a barrier inside write_vertex_arrays.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     records = write_vertex_arrays(comm, folder, arrays, shards.num_vertices, Kind.PREDICTION)
-    # Once they are written, before they are published.
+    # After they are written and before they are published.
     together(comm, session.place.files.check)
     if comm.rank == 0:
         run.publish_predictions(records, facts)

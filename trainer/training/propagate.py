@@ -37,7 +37,7 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
     """Store the steps, unless they are stored already. Collective.
 
     Args:
-        stop: whether this rank was asked to stop; all stop after the next columns.
+        stop: whether this rank was asked to stop; all ranks stop after the next columns.
 
     Returns:
         The summary, the same on every rank; its ``state`` is ``finished`` or ``stopped``.
@@ -58,7 +58,8 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
     dataset, shard, source = together(comm, read, lambda found: alike_data(config.inputs(found[1].shards), {}))
     planned = _agreed_plan(comm, config, shard, threads)
     with _writing(comm, dataset, config, shard) as writer:
-        # The first rank looks, as it holds the lock; a shared file system may show the manifest to others later.
+        # The first rank checks, because it holds the lock; a shared file system may show the manifest to other ranks
+        # later.
         if comm.gather_numbers([writer.is_complete])[0, 0]:
             return summary(Artifact(writer.path))
         plan = planned.memory
@@ -83,7 +84,7 @@ def propagate(comm: Communicator, config: PropagateConfig, stop: Callable[[], bo
             tasks = [task_of(block) for block in range(plan.num_blocks)]
             facts = facts_of(source.num_columns, what.stored) | {"nonzeros": planned.nonzeros}
             writer.commit(tasks, {"vertex": shard.shards.num_vertices}, facts, {"run": found})
-        # No rank returns before the artifact is there.
+        # No rank returns before the artifact exists.
         comm.barrier()
         return summary(Artifact(writer.path)) | {"reused": False}
 
@@ -104,7 +105,7 @@ def _agreed_plan(comm: Communicator, config: PropagateConfig, shard: RowShard, t
 def _writing(
     comm: Communicator, dataset: Dataset, config: PropagateConfig, shard: RowShard
 ) -> Iterator[ArtifactWriter]:
-    """The artifact, whose lock the first rank holds inside the block. Collective."""
+    """The artifact; the first rank holds its lock inside the block. Collective."""
     parameters, inputs = config.parameters(), config.inputs(shard.shards)
     scratch = Scratch(None if config.scratch is None else Path(config.scratch))
     watch = Watch(config.wait_timeout, None, comm.rank, comm.size)

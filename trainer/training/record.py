@@ -1,4 +1,4 @@
-"""Writes a training's record into its run: where it ran and for how long, its metrics, profile and result."""
+"""Writes the record of a training run: its machine and duration, metrics, profile and result."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class RunLog:
         self._open.clear()
 
     def _guarded(self, name: str, act: Callable[[], None]) -> None:
-        """Act with one logger, and drop it with a warning if it fails."""
+        """Call one logger, and drop it with a warning if it fails."""
         try:
             act()
-        # Whatever another program raises: a lost connection must not end a run of a week.
+        # Any exception of another program: a lost connection must not end a run of a week.
         except Exception as error:  # noqa: BLE001
             self._open.pop(name, None)
             logger.warning("--log %s failed and is left out from now on: %s: %s", name, type(error).__name__, error)
@@ -112,7 +112,7 @@ def _describe(config: TrainConfig) -> dict[str, Any]:
     }
 
 
-#: Names of the time that communication adds to an epoch, in metrics and results: of the slowest rank, and the mean.
+#: Names of the time that communication adds to an epoch, in metrics and results: for the slowest rank, and the mean.
 EXPOSED: Final = ("exposed_seconds", "mean_exposed_seconds")
 #: Up to this many ranks, the result holds the bytes sent between every pair.
 _MATRIX_RANKS: Final = 256
@@ -129,8 +129,8 @@ def describe_result(
     """Describe the result of a training run, without the costs of :func:`gather_costs`.
 
     Args:
-        lines: of all epochs.
-        found: the metrics of the checkpoint that the result is about, and facts about the course of the training.
+        lines: metrics of all epochs.
+        found: metrics of the checkpoint that the result describes, and facts about the course of the training.
     """
     last = lines[-1]
     return {
@@ -158,7 +158,7 @@ def describe_result(
 
 
 def _read_per_used(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Bytes that devices delivered over bytes of the features that batches used; empty if these are not on disk."""
+    """Ratio of bytes read from devices to bytes of features used in batches; empty if features are not on disk."""
     used = sum(line.get("bytes_used", 0) for line in lines)
     return {"read_per_used": sum(line.get("bytes_from_device", 0) for line in lines) / used} if used else {}
 
@@ -167,12 +167,12 @@ def gather_costs(session: Session, last: TrafficCounts) -> dict[str, Any]:
     """Memory, reading and traffic of every rank. Collective.
 
     Args:
-        last: what this rank sent in the last epoch.
+        last: bytes and messages that this rank sent in the last epoch.
     """
     comm = session.comm
     mine = [session.opened.counter.bytes, peak_memory(), session.load_memory, session.load_seconds]
     per_rank = comm.gather_numbers(mine)
-    # The matrix grows with the square of the ranks.
+    # The matrix grows with the square of the number of ranks.
     sent = [] if comm.size > _MATRIX_RANKS else [last.bytes_to[rank] for rank in comm.members]
     return {
         "bytes_read": per_rank[:, 0].astype(int).tolist(),
@@ -184,7 +184,7 @@ def gather_costs(session: Session, last: TrafficCounts) -> dict[str, Any]:
     }
 
 
-# All ranks send their figures in this order, with 0 for what they did not time.
+# All ranks send their figures in this order, with 0 for activities that they did not time.
 _NAMES = (SPMM, GEMM, SAMPLING, WAITING, *Kind)
 
 
@@ -194,7 +194,7 @@ def gather_profile(comm: Communicator, counts: TrafficCounts, epoch_seconds: flo
     Returns:
         For each rank, ``seconds`` by name: local products, ``sampling`` (waiting for a batch), kinds of communication,
         ``waiting`` for late ranks, and ``other``, the rest of the epoch; ``exposed``, seconds in which the rank only
-        waited for messages, which are part of those; then ``bytes`` and ``messages`` sent, by kind.
+        waited for messages, already included; then ``bytes`` and ``messages`` sent, by kind.
     """
     mine = [counts.seconds.get(name, 0.0) for name in _NAMES]
     mine += [float(count[kind]) for count in (counts.bytes, counts.messages) for kind in Kind]

@@ -20,10 +20,10 @@ def writing(
 
     Args:
         find: opens the run's dataset and the run, on every rank.
-        wait_timeout: seconds that a rank may wait for others, here and inside the block; 0 for no limit.
+        wait_timeout: seconds that a rank may wait for other ranks, here and inside the block; 0 for no limit.
 
     Yields:
-        What ``find`` returned.
+        The result of ``find``.
 
     Raises:
         CollectiveError: another process writes the run, or ``find`` failed.
@@ -43,6 +43,6 @@ def writing(
             return dataset, run
 
         found = together(comm, lock)
-        # Only now, so that the reports of an earlier job are gone before a rank writes one.
+        # Only now, so that reports of an earlier job are gone before a rank writes a report.
         watch.folder = found[1].path / WAITING
         yield found

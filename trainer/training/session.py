@@ -32,10 +32,10 @@ from gnnloom.trainer.training.share import Share, read_share
 
 @dataclass
 class Session(Share):
-    """One rank's part of a run: what it has read, its objective and its model.
+    """One rank's part of a run: the data it has read, its objective and its model.
 
     Attributes:
-        objective: the task; a training adds the weights of classes and the user's loss.
+        objective: the task; training adds the weights of classes and the user's loss.
         load_seconds: wall-clock time of reading the shards.
         load_memory: peak memory of the process while it read them, minus its memory before, in bytes.
     """
@@ -89,12 +89,12 @@ class Session(Share):
         return seeded(derived_seed(self.config.run.seed, draws, epoch, self.comm.rank))
 
     def build(self) -> None:
-        """Build the model, and give the objective what it has of it. Communicates nothing."""
+        """Build the model, and give the objective its part of the model. Communicates nothing."""
         self.model = build_model(self.operator, self.config.model, self.config.run.seed, self.options)
         self.objective = self.objective.attached(self.model, self.operator)
 
     def take_inputs(self) -> Inputs:
-        """The model's input: the features, those to learn, or the constant part of the first layer. Collective.
+        """The model's input: features, learned features, or the constant part of the first layer. Collective.
 
         The session drops the features, so they are freed as soon as nothing else needs them.
         """
@@ -131,7 +131,7 @@ class Session(Share):
 
         Args:
             feature_norm: how the features are scaled, or ``auto``.
-            memory: bytes of this rank; 0 for its share of what the machine has left.
+            memory: bytes for this rank; 0 for its share of the machine's free memory.
         """
         opened = self.opened
         return Source(
@@ -159,7 +159,7 @@ def open_session(
         InputError: the shards lack features.
     """
     started, config = time.perf_counter(), opened.config
-    # Before the first look at the memory, so that compiled code does not count as memory of the shards.
+    # Before the first measurement of memory, so that compiled code does not count as memory of the shards.
     config.reads.load_kernels()
     before = peak_memory()
     # By default torch uses all cores in every rank.
@@ -187,11 +187,11 @@ def agree_on_shards(session: Session) -> None:
 def build_model(operator: Operator, config: ModelConfig, seed: int, options: ModelOptions) -> Model:
     """The configured model, with weights from a seed, the same on every rank. Communicates nothing.
 
-    Modules of torch, such as ``nn.Linear``, are created in the dtype of the run.
+    torch modules, such as ``nn.Linear``, are created in the dtype of the run.
     """
     place = operator.grid.place
     dropout = Dropout(config.dropout, seed, place)
-    # What a class draws outside `create_parameters`, in an `__init__` of its own.
+    # For draws of a class outside `create_parameters`, in its own `__init__`.
     with place.creating_modules(), seeded(derived_seed(seed, Draws.CREATION)):
         model: Model = config.kind.load()(operator, options, dropout, seed)
     share_batch_norms(model, lambda: model.operator)
@@ -225,7 +225,7 @@ def _objective(comm: Communicator, opened: OpenedRun) -> Objective[Any]:
 
 
 def attach_inference(session: Session, fit: SeedsThatFit | None = None) -> None:
-    """Give a model that takes edges what forms its scores on the whole graph. Communicates nothing.
+    """Attach the inference that forms the scores of a model on edges on the whole graph. Communicates nothing.
 
     Args:
         fit: see :class:`gnnloom.trainer.modes.epochs.typed_inference.TypedInference`.
@@ -250,7 +250,7 @@ def attach_inference(session: Session, fit: SeedsThatFit | None = None) -> None:
         operator=session.operator,
         model=model,
         normalization=config.model.normalization,
-        # Known when the features are.
+        # Known once the features are.
         feature_norm=lambda: session.inputs.norm,
         reads_features=config.mode.reads_batches,
     )

@@ -1,4 +1,4 @@
-"""Reads a rank's share of a run: its operator, the rows whose labels it has, and the input of its model."""
+"""Reads a rank's share of a run: its operator, its rows with labels, and the input of its model."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Share:
     """A rank's part of the graph and the vertex data of a run, before there is a model.
 
     Attributes:
-        options: of the model.
-        label_rows: the rows of the last layer's output, whose labels this rank has.
+        options: options of the model.
+        label_rows: rows of the last layer's output; this rank has their labels.
         inputs: the input of the model.
     """
 
@@ -56,10 +56,10 @@ def read_share(
     streams: bool = False,
     reads_features: bool = True,
 ) -> Share:
-    """Read what a rank has of the graph and the features. Communicates nothing.
+    """Read a rank's part of the graph and the features. Communicates nothing.
 
     Args:
-        num_outputs: of the model.
+        num_outputs: number of outputs of the model.
         streams: leave the features and the adjacency on disk, for an evaluation from there.
         reads_features: read the input features; without them the share has no inputs.
 
@@ -117,7 +117,7 @@ def _operator(comm: Communicator, opened: OpenedRun, options: ModelOptions, plac
             shards=shards,
             normalization=config.model.normalization,
             place=place,
-            # It comes before the operator, which reads only what the plan multiplies with.
+            # The plan comes before the operator, which reads only matrices that the plan uses.
             plan=options.layer_plan(),
             differentiates=config.differentiates_products,
             counter=opened.counter,
@@ -132,7 +132,7 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
     Raises:
         InputError: the samples do not fit the run, or the shards lack features.
     """
-    # It transposes blocks with numba, which only training on batches should load.
+    # This transposes blocks with numba, which only training on batches should load.
     from gnnloom.trainer.operators.layered import LayeredOperator  # noqa: PLC0415
 
     config = opened.config
@@ -157,7 +157,7 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
 
 
 def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_outputs: int, place: Place) -> Share:
-    """A range of the vertices of each type that is predicted; of a type with labels, these and the split are read.
+    """A range of vertices of each predicted type; for a type with labels, labels and split are read.
 
     Raises:
         InputError: the samples do not fit the run.
@@ -187,7 +187,7 @@ def _on_rows(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_out
 
 
 def _on_disk(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_outputs: int, place: Place) -> Share:
-    """A share that is evaluated from disk: only the ids of the rank's vertices are in memory."""
+    """A share for an evaluation from disk: only the ids of the rank's vertices are in memory."""
     options = opened.config.options_of_model(shards.shards.num_features, num_outputs)
     operator = RangeOperator(ProcessGrid(comm, {AXIS: comm.size}, place))
     operator.load(shards.shard.vertex(), ())

@@ -1,8 +1,9 @@
 """Smooths the predicted classes over the edges of the graph: label propagation, and Correct-and-Smooth.
 
-Both multiply with D^-1/2 A D^-1/2, as spread over the ranks by the run's algorithm. A is the stored adjacency with its
-self loops and weights, and D has the sums of its rows, also for directed graphs, as PyTorch Geometric's ``gcn_norm`` of
-the same edges. The methods compute the same as its ``LabelPropagation`` and ``CorrectAndSmooth``.
+Both multiply by D^-1/2 A D^-1/2, which the run's algorithm spreads over the ranks. A is the stored adjacency with its
+self loops and weights, and D has the sums of its rows, also for directed graphs, as in PyTorch Geometric's ``gcn_norm``
+for the same edges. The methods give the same results as PyTorch Geometric's ``LabelPropagation`` and
+``CorrectAndSmooth``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from gnnloom.trainer.training.session import Session
 from gnnloom.trainer.training.share import vertex_rows
 
 _NORMALIZATION: Final = "symmetric"
-#: A larger factor of the propagated error of a vertex is left out: it would magnify noise.
+#: Larger factors of a vertex's propagated error are not applied, because they would magnify noise.
 _LARGEST_FACTOR: Final = 1000.0
 
 
@@ -40,7 +41,7 @@ class SmoothedPredictions:
     """Smoothed predictions of this rank's rows.
 
     Attributes:
-        layout: their rows.
+        layout: layout of the rows.
         arrays: ``smoothed_label`` and ``smoothed_score``, whole rows.
         figures: metrics of every split before and after, the same on every rank.
     """
@@ -54,7 +55,7 @@ def objective_of(session: Session) -> Classes:
     """The objective of a run whose predictions can be smoothed.
 
     Raises:
-        InputError: they are not one class per vertex, or the graph has types.
+        InputError: predictions are not one class per vertex, or the graph has types.
     """
     objective = session.objective
     if session.config.mode.on_types:
@@ -84,7 +85,7 @@ def smooth(session: Session, scores: Tensor, config: SmoothingConfig) -> Smoothe
     labels = together(session.comm, lambda: objective.read(rows, operator.grid.place))
 
     def placed(whole: Tensor) -> Tensor:
-        """The columns that this rank has of whole rows of the model's output."""
+        """This rank's columns of whole rows of the model's output."""
         return operator.align(whole[:, before.columns(num_classes)], before, layout, num_classes)
 
     with torch.no_grad(), session.comm.traffic.recording():
@@ -107,7 +108,7 @@ def _operator(session: Session, num_classes: int) -> Operator:
     config, place = session.config, session.place
     suits = config.model.normalization == _NORMALIZATION and place.feature_dtype == place.sum_dtype
     if suits and isinstance(session.operator, PointToPoint):
-        # A second one would hold the adjacency again.
+        # A second operator would hold the adjacency twice.
         return session.operator
     algorithm, shards = config.algorithm.kind, session.opened.shards
     if isinstance(session.operator, RangeOperator) and isinstance(shards, OwnRowShard):
@@ -120,7 +121,7 @@ def _operator(session: Session, num_classes: int) -> Operator:
             axes=algorithm.settled_grid(config.algorithm.grid, session.comm.size),
             shards=shards,
             normalization=_NORMALIZATION,
-            # Many products follow each other, so none is rounded to bfloat16.
+            # Many products follow each other, so no product is rounded to bfloat16.
             place=Place(place.sum_dtype, place.threads.num_threads),
             plan=LayerPlan((num_classes, num_classes), (True,)),
             differentiates=False,
@@ -139,9 +140,9 @@ class Smoothing:
         """Communicates nothing.
 
         Args:
-            operator: of the normalized adjacency; matrices have the layout of its first layer's input.
+            operator: operator of the normalized adjacency; matrices have the layout of its first layer's input.
             label: (num_rows,) int64 classes.
-            is_given: (num_rows,) bool, the training vertices, whose labels are used.
+            is_given: (num_rows,) bool, training vertices, whose labels are used.
         """
         self._operator, self._layout, self._num_classes = operator, operator.layout(0), num_classes
         self._config, self._place = config, operator.grid.place
@@ -183,7 +184,7 @@ class Smoothing:
         length = found.abs().sum(1, keepdim=True)
         self._layout.column_group.all_reduce(length, Kind.PREDICTION)
         factor = self._mean_error(error) / length
-        # Rows that no error has reached have a length of 0.
+        # Rows that no error has reached have length 0.
         factor[~(factor <= _LARGEST_FACTOR)] = 1.0
         return found * factor
 
@@ -197,10 +198,10 @@ class Smoothing:
         return float(sums[0] / sums[1].clamp_min(1))
 
     def _propagated(self, start: Tensor, steps: int, alpha: float, settle: Callable[[Tensor], object]) -> Tensor:
-        """Mix the neighbors' rows with the rows at the start, again and again. Collective.
+        """Repeatedly mix the neighbors' rows with the initial rows. Collective.
 
         Args:
-            alpha: share of the neighbors.
+            alpha: weight of the neighbors' rows.
             settle: changes the rows in place after every step.
         """
         source, target = self._operator.product_layouts(0)

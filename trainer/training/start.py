@@ -42,7 +42,7 @@ class Begun:
 
     Attributes:
         num_training: labeled vertices of the training split, over all ranks.
-        memory: bytes that the busiest rank will take beyond the process itself; None if it is not known.
+        memory: bytes that the busiest rank will take beyond the process itself; None if unknown.
     """
 
     opened: OpenedRun
@@ -51,13 +51,13 @@ class Begun:
 
 
 def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
-    """Check that the training can fit the memory of the first rank's machine. Collective.
+    """Check that the training run can fit in the memory of the first rank's machine. Collective.
 
     Returns:
-        What the busiest rank will take beyond the process itself; None if that is not known.
+        Bytes that the busiest rank will take beyond the process itself; None if unknown.
 
     Raises:
-        CollectiveError: the training cannot fit; says what it needs and what there is.
+        CollectiveError: the training run cannot fit; the message states the needed and the free memory.
     """
     ranks_here = comm.this_machine().ranks
 
@@ -75,13 +75,13 @@ def check_fits(comm: Communicator, opened: OpenedRun) -> int | None:
 
 
 def _check(config: TrainConfig, needed: Sequence[int]) -> None:
-    """Compare what the ranks of this machine will need with the memory that it has left. Communicates nothing.
+    """Compare the memory that the ranks of this machine will need with its free memory. Communicates nothing.
 
     Args:
-        needed: bytes of each rank that shares this machine's memory, beyond what its process has already.
+        needed: bytes of each rank that shares this machine's memory, beyond the memory that its process already has.
 
     Raises:
-        BudgetError: the training cannot fit.
+        BudgetError: the training run cannot fit.
     """
     available = available_memory()
     if sum(needed) > available:
@@ -111,7 +111,7 @@ def _ways_out(config: TrainConfig) -> Iterator[str]:
 
 
 def _allows(config: TrainConfig, **changes: Any) -> bool:
-    """Whether a training could have other options, and does not."""
+    """Whether a training run could use other options, but does not."""
     try:
         return config.with_options(**changes) != config
     except InputError:
@@ -124,14 +124,15 @@ def begin_run(
     """Write the beginning of a run, or of its continuation; called by rank 0.
 
     Args:
-        lines: metrics of the epochs that the run has already.
+        lines: metrics of the epochs that the run already has.
         keeps_best: the best checkpoint on disk is still the best one.
     """
     config, run, first = opened.config, opened.run, len(lines)
     content = config.to_json()
     if run.exists:
         stored = run.config()
-        # The name of a run may be derived from the name that the dataset had. Both stay, so that the run is found.
+        # The name of a run may be derived from an earlier name of the dataset. Both names are kept, so that the run is
+        # found.
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: stored.get(name) for name in ("dataset", "run")}
     unread = opened.shards.shards.num_features
@@ -147,7 +148,7 @@ def begin_run(
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.optimization.epochs)
     run.start(content, first, opened.inputs, keeps_best=keeps_best)
-    # A training that was killed after a checkpoint may have left the files of the one before.
+    # A training run that was killed after a checkpoint may have left the files of the previous one.
     drop_superseded(run)
     before = lines[-1]["threads"] if lines else num_threads
     if before != num_threads:
@@ -166,7 +167,7 @@ class ReadStart:
     """Everything that is read before the ranks communicate.
 
     Attributes:
-        own_loss, own_metric: functions of the user's, if any.
+        own_loss, own_metric: the user's functions, if any.
         lines: metrics of the epochs before the checkpoint.
         best: the best checkpoint that the run has, if it goes on from the same epoch or a later one.
     """
@@ -193,7 +194,8 @@ class ReadStart:
             for option, is_own in (("loss", config.task.is_own_loss), ("metric", config.task.metric != "none"))
         )
         best = None if checkpoint is None else KeptBest.read(opened.run)
-        # A later epoch is trained again, on other ranks with other last bits, and so is its checkpoint.
+        # A later epoch is trained again, with different last bits on another number of ranks, and its checkpoint is
+        # made again.
         best = None if best is None or best.epochs > first_epoch else best
         lines = _earlier_lines(opened.run, first_epoch) if first_epoch else []
         return cls(session, labels, checkpoint, lines, own_loss, own_metric, best)
@@ -212,7 +214,7 @@ def class_weights(config: TaskConfig, objective: VertexObjective, layout: Layout
     if config.class_weights != BALANCED:
         return layout.place.tensor(config.given_class_weights, torch.float64)
     counts = layout.place.zeros((objective.num_outputs,), torch.int64)
-    # The layout does not split labels, so one rank counts the rows that it shares with others.
+    # The layout does not split labels, so one rank counts rows that it shares with other ranks.
     if layout.speaks_for_rows:
         counts += objective.class_counts(labels.label[objective.known(labels, "train")])
     layout.grid.comm.all_reduce(counts, Kind.SETUP)

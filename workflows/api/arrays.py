@@ -1,4 +1,4 @@
-"""Arrays in memory as files that the sources read, named by their contents so that equal arrays give equal keys."""
+"""Writes arrays in memory to files for the sources, named by their contents so that equal arrays give equal keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT, split_part
 
-#: Bytes of a file that are digested at a time.
+#: Bytes of a file per update of its digest.
 _BLOCK = 1 << 24
 
 
@@ -43,7 +43,7 @@ class EdgeFile:
     """A temporary file with edges that were in memory.
 
     Attributes:
-        location: the file, whose name says in which format it is.
+        location: the file; its name shows its format.
         undirected: whether each edge of an undirected graph is listed once.
     """
 
@@ -53,7 +53,7 @@ class EdgeFile:
 
 @contextmanager
 def stored_edges(edges: Any) -> Iterator[EdgeFile]:
-    """Write edges, and vertex data that come along, to a temporary file for the time of the ``with`` block.
+    """Write edges, and vertex data that come along, to a temporary file that exists during the ``with`` block.
 
     Args:
         edges: a sparse matrix of SciPy or torch; a ``Data`` of PyG, or a dataset or list of one; a graph of networkx or
@@ -67,7 +67,7 @@ def stored_edges(edges: Any) -> Iterator[EdgeFile]:
         yield EdgeFile(_named_by_content(file), undirected)
 
 
-#: What to do about objects that are not read, by package and class.
+#: Advice about objects that are not read, by package and class.
 _REFUSED: Final[Mapping[tuple[str, str], str]] = {
     ("torch_geometric", "HeteroData"): "it has several types of vertices; pass it to gnnloom.ingest as the only source",
     ("torch_geometric", "TemporalData"): "pass torch.stack([data.src, data.dst])",
@@ -96,10 +96,10 @@ def stored_tables(
     """Write tables that are in memory to temporary files for the time of the ``with`` block.
 
     Args:
-        relations: table by source type, name and target type: the name of a file, perhaps with columns; edges, as for
-            :func:`stored_edges`; or a tuple of a file or a frame and its columns.
-        vertices: tables by type: the name of a file or several, perhaps with the column of ids; a frame; a tuple of a
-            file or a frame and its column; or an array of ids.
+        relations: table by source type, name and target type: the name of a file, optionally with columns; edges, as
+            for :func:`stored_edges`; or a tuple of a file or a frame and its columns.
+        vertices: tables by type: the name of one or several files, optionally with the column of ids; a frame; a tuple
+            of a file or a frame and its column; or an array of ids.
 
     Raises:
         InputError: the value has an unknown type.
@@ -202,7 +202,7 @@ def _as_coo(matrix: Any) -> Any:
     """Convert a sparse matrix to SciPy's COO format, which keeps duplicate edges; None for other values."""
     from scipy import sparse
 
-    # Its types know fewer arguments than it takes.
+    # Its type stubs declare fewer arguments than it takes.
     coo_array: Any = sparse.coo_array
     if sparse.issparse(matrix):
         return coo_array(matrix)
@@ -215,7 +215,7 @@ def _as_coo(matrix: Any) -> Any:
     matrix = matrix.detach().cpu().to_sparse_coo()
     if matrix.dense_dim() or matrix.sparse_dim() != 2:
         raise InputError(f"source: expected a sparse matrix, found a tensor of shape {tuple(matrix.shape)}")
-    # The methods without an underscore refuse tensors with equal edges that were not added up.
+    # The methods without an underscore refuse uncoalesced tensors, which may contain equal edges.
     row, col = matrix._indices().numpy()  # noqa: SLF001
     return coo_array((matrix._values().float().numpy(), (row, col)), tuple(matrix.shape))  # noqa: SLF001
 
@@ -297,7 +297,7 @@ def _one_data(value: Any) -> Any:
 
 def _is_data(value: Any) -> bool:
     if isinstance(value, Mapping):
-        # The offsets of collated graphs have the same names, but one axis.
+        # The offsets of collated graphs have the same names, but only one axis.
         return getattr(value.get("edge_index"), "ndim", 0) == 2
     return hasattr(value, "edge_index") and hasattr(value, "to_dict")
 
@@ -334,7 +334,7 @@ def _write_data(file: Path, data: Any) -> Path:
         raise InputError(f"source: {sparse[0]} is a sparse tensor; set data.{sparse[0]} = data.{sparse[0]}.to_dense()")
     if "edge_index" not in tensors:
         raise InputError(f"source: expected edge_index; found {', '.join(sorted(map(str, attributes))) or 'nothing'}")
-    # Vertices without edges and without data count as well.
+    # Vertices without edges and data count, too.
     torch.save({**tensors, "num_nodes": stated}, file)
     return file
 
@@ -346,7 +346,7 @@ def is_hetero(value: Any) -> bool:
 
 @contextmanager
 def stored_hetero(data: Any) -> Iterator[str]:
-    """Write a ``HeteroData`` to a temporary file, whose location this yields, for the time of the ``with`` block."""
+    """Write a ``HeteroData`` to a temporary file that exists during the ``with`` block; yields its location."""
     import torch
 
     stores = dict[Any, dict[str, Any]]()
@@ -381,7 +381,7 @@ def _transposed(adjacency: Any) -> dict[str, Any]:
 
 
 def _plain_tensor(tensor: Any) -> Any:
-    """A tensor as it is stored: contiguous, without a subclass, and of a type that NumPy has."""
+    """A tensor in the form in which it is stored: contiguous, without a subclass, and of a dtype that NumPy has."""
     import torch
 
     plain = tensor.detach().cpu()
@@ -411,7 +411,7 @@ def stored_vertices(arrays: Mapping[str, Any], *, by_id: bool = False) -> Iterat
         by_id: the index of a frame of pandas, if it is not 0, 1, 2, ..., has the ids of the rows.
 
     Yields:
-        The location of the file of each array, perhaps with columns.
+        The location of the file of each array, optionally with columns.
 
     Raises:
         InputError: a value is not an array.

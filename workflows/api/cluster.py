@@ -20,7 +20,7 @@ CLUSTER: Final[dict[str, Option]] = {option.flag: option for option in options_o
 
 
 def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str, Any]]:
-    """Choose the cluster from the keywords of a function, which mean the same as the options of the commands.
+    """Choose the cluster from the keywords of a function, which have the same meaning as the options of the commands.
 
     Returns:
         The cluster, and the other keywords.
@@ -34,7 +34,7 @@ def choose_cluster(options: Mapping[str, Any]) -> tuple[ClusterOptions, dict[str
         # Without a value, as from an empty variable of a script. A path of "" would be the current folder.
         if value is None or value == "":
             value = os.environ.get(option.variable or "") or option.default
-        # Texts mean what they mean on the command line.
+        # Strings have the same meaning as on the command line.
         chosen[name] = option.check(option.read(value) if isinstance(value, str) else value)
     return ClusterOptions("address" if chosen["address"] else "local", **chosen), others
 
@@ -69,7 +69,7 @@ def once_per_job(action: Callable[[], Result]) -> Result:
     Args:
         action: makes an artifact, or finds it if it exists.
     """
-    # Imported here, as the commands that use this file start no ranks.
+    # Imported here because the commands that use this file start no ranks.
     from gnnloom.trainer.job.ranks import ranks_of_job
 
     with ranks_of_job("a stage of the pipeline") as ranks:

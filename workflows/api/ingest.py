@@ -125,9 +125,9 @@ def ingest(
             target type, such as ``{("user", "buys", "item"): "clicks.csv:user_id,item_id"}``: the name of a file,
             optionally with its columns, where a column after the ends of edges has a role, as in ``amount as weight``
             or ``fee as feature else 0``; a frame, or a tuple of a frame and its columns; or edges in memory.
-        vertices: tables of the vertices of some types, by type: the name of a file or several, perhaps with the column
-            of ids, ``"users.csv:id"``; a frame, or a tuple of a frame and its columns; or an array of ids. Columns
-            after the ids may be followed by ``as feature``, ``as label``, ``as target`` or ``as split``.
+        vertices: tables of the vertices of some types, by type: the name of one or several files, optionally with the
+            column of ids, ``"users.csv:id"``; a frame, or a tuple of a frame and its columns; or an array of ids.
+            Columns after the ids may be followed by ``as feature``, ``as label``, ``as target`` or ``as split``.
         format: format of the files; by default guessed from their names.
         add: store another graph in a dataset that has one; other functions then choose with ``graph``.
         catalog: the catalog or its directory; by default ``$GNNLOOM_CATALOG``, or else ``./catalog``.
@@ -281,14 +281,14 @@ def features(
         feature: (n, F) numbers; a data frame (pandas, polars, Arrow), or a tuple of a frame and its columns,
             ``(frame, ["age", "income"])``; or the name of a file, perhaps with columns, ``"people.csv:age,income"``.
         label: (n,) classes, -1 for none, or their names; or (n, C) zeros and ones; or as for ``feature``.
-        split: (n,) codes 0 none, 1 train, 2 valid, 3 test, or these words; or a mapping with arrays ``train``,
-            ``valid`` (or ``val``) and ``test`` of row numbers, or (n,) masks, or (n, K) masks of which ``split_index``
-            chooses one; or as for ``feature``.
+        split: (n,) codes 0 (none), 1 (train), 2 (valid), 3 (test), or these words; or a mapping with arrays ``train``,
+            ``valid`` (or ``val``) and ``test`` of row numbers, or (n,) masks, or (n, K) masks, one chosen by
+            ``split_index``; or as for ``feature``.
         target: (n,) or (n, C) numbers to predict instead of labels, NaN for unknown; or as for ``feature``.
-        ids_file: (n,) ids of the vertices that the rows of arrays belong to, as in the edges; or the name of a file;
+        ids_file: (n,) id of the vertex of each row, as in the edges; or the name of a file;
             or a frame and its column of ids, ``(frame, "id")``.
         by_id: files and frames: whether the first column, or the index of a pandas frame, has the ids of the vertices;
-            by default no, and a table that seems to have ids is refused.
+            by default not, and a table that seems to have ids is refused.
         graph: the graph or its key, to choose between several.
         of_type: type of the vertices, in a graph with types.
         add: store another set of vertex data for a graph that has one.
@@ -445,10 +445,10 @@ class Storing:
     def open(
         self, given: GivenSource, shown: Callable[[Sequence[Understood]], None] | None = None
     ) -> OpenedSource | TypedTables:
-        """Open what a graph is made from, and find out how its files are read.
+        """Open the source of a graph, and find out how its files are read.
 
         Args:
-            shown: called with how the files are read, before the reading of edges is checked.
+            shown: called with the reading of the files, before the reading of edges is checked.
 
         Returns:
             Edges with vertex data, or the tables of a graph with types.
@@ -483,7 +483,7 @@ class Storing:
         try:
             edges = open_edges(chosen, locations, values, undirected=self.graph.undirected)
         except InputError as error:
-            # Texts are opened whatever they have.
+            # Text files are opened whatever they contain.
             is_table = len(locations) == 1 and is_parquet(locations[0]) and not values.get("columns")
             reading = read_as_vertices(locations[0]) if is_table else None
             if reading is None or reading.rows is not Rows.VERTEX:
@@ -508,7 +508,7 @@ class Storing:
         Raises:
             GnnloomError: as the stages of :mod:`gnnloom.pipeline.ingest`.
         """
-        # One cluster for both stages, as starting workers takes seconds.
+        # One cluster for both stages, because starting workers takes seconds.
         with self._dataset() as dataset, open_cluster(self.cluster) as opened:
             if isinstance(source, TypedTables):
                 typed = ingest_typed_graph(dataset, source, self.graph, self.typed, opened, allow_others=self.add)
@@ -529,7 +529,7 @@ class Storing:
         try:
             yield dataset
         except GnnloomError:
-            # What an interrupted command began stays: the same command finishes it.
+            # The work of an interrupted command is kept: the same command finishes it.
             if is_new and not dataset.artifacts():
                 # Another process may have begun to write there.
                 with suppress(GnnloomError, OSError):
@@ -552,7 +552,7 @@ def open_vertex_data(
     Args:
         values: options of the kind.
         owner: the vertices, of a graph or of a type.
-        shown: called with how the files are read.
+        shown: called with the reading of the files.
         asks: refuse an ambiguous table.
 
     Raises:

@@ -220,7 +220,7 @@ def find_pairs(dataset: StoredDataset, key: str | None, relation: str | None = N
     found = [
         each for each in stored if each.kind == PAIR and not any(each.num_negatives(split) for split in each.num_pairs)
     ]
-    # Of none or several, the catalog says so.
+    # If there are none or several, the catalog reports it.
     if len(found) > 1 and relation is not None:
         keys = ", ".join(each.artifact.key for each in found)
         raise InputError(f"{dataset.path}: several links of relation {relation}; choose with --links: {keys}")
@@ -277,7 +277,7 @@ def find_drawn(dataset: StoredDataset, graph: str | None, options: DrawOptions |
 
 
 def find_times(dataset: StoredDataset, options: DrawOptions) -> DrawOptions:
-    """Complete the key of the graph with the times, of which the options may have only the first digits.
+    """Complete the key of the graph with the times; the options may contain only its first digits.
 
     The graph may have been removed after links were drawn by its times.
     """
@@ -286,7 +286,7 @@ def find_times(dataset: StoredDataset, options: DrawOptions) -> DrawOptions:
     graphs = {info.key for info in dataset.artifacts("graph")}
     known = graphs | {info.inputs["times"] for info in dataset.artifacts("links") if "times" in info.inputs}
     found = [key for key in known if key.startswith(options.times)]
-    # Of none or several, the stage says so.
+    # If there are none or several, the stage reports it.
     return replace(options, times=found[0]) if len(found) == 1 else options
 
 

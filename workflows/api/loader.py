@@ -1,4 +1,4 @@
-"""Batches for models of PyTorch Geometric, in any loop."""
+"""Batches for PyTorch Geometric models, in any training loop."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def loader(
     values = {name: option.default for name, option in loader_options().items()} | given
     schedule = Schedule(*(values[name] for name in ("rank", "size", "drop_last", "workers", "pool")))
     if kind == PACKED:
-        # Stored samples belong to one rank already.
+        # Stored samples already belong to one rank.
         source, schedule = asked.stored(values), replace(schedule, rank=0, size=1)
     elif kind == TYPED_PACKED:
         source = asked.typed_stored(values)
@@ -140,13 +140,13 @@ def loader(
         source = asked.pairs(values, given)
     else:
         source = asked.subgraphs(values) if kind == SUBGRAPH else asked.neighbors(values)
-    # The batch in use, the next one, and those ahead: in a steady loop, no buffer is given up.
+    # The batch in use, the next batch, and batches prepared ahead: in a steady loop, no buffer is freed.
     return Loader(replace(source, kept=schedule.num_ahead + 2), schedule, values["epoch"])
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """Request for a loader, besides its options; see :func:`loader`."""
+    """Arguments of a loader other than its options; see :func:`loader`."""
 
     dataset: Dataset
     vertices: Any
@@ -196,7 +196,7 @@ class _Asked:
 
     @cached_property
     def stored_links(self) -> Links:
-        """The links that are asked for."""
+        """The requested links."""
         links = self.dataset.links(self.links if isinstance(self.links, str) else None)
         if self.graph is not None and not links.message_graph.startswith(self.graph):
             raise InputError(f"{links.artifact.path}: links of graph {links.message_graph}, not {self.graph}")
@@ -207,7 +207,7 @@ class _Asked:
         graph = self.dataset.typed_graph(self.graph)
         stored = self._vertices_of_types(graph)
         of_type = self._seed_type(graph, stored)
-        # Examples without labels are an error unless nobody asks for labels.
+        # Examples without labels are an error if labels are read.
         return TypedVertexSource(
             **self._of_types(graph, stored, values, needed=of_type, labels=values["labels"]),
             of_type=of_type,
@@ -378,7 +378,7 @@ def _drawn(values: dict[str, Any]) -> dict[str, Any]:
     """Fields of a source of sampled neighbors.
 
     Raises:
-        InputError: options do not fit each other.
+        InputError: options contradict each other.
     """
     check_neighbor_options(values)
     names = "split", "batch_size", "neighbor_sampler", "replace", "cache_memory", "shuffle"
@@ -402,7 +402,7 @@ def _paired(links: Links, values: dict[str, Any], given: dict[str, Any]) -> dict
     return {
         "links": links.artifact.key,
         "negatives": negatives,
-        # Evaluations leave nothing out.
+        # Evaluations leave out no edges.
         "exclude_targets": given.get("exclude_targets", trains),
         **{name: values[name] for name in ("negative_sampler", "strict_negatives")},
     }

@@ -40,7 +40,7 @@ from gnnloom.workflows.api.ingest import typed_source
 from gnnloom.workflows.api.options.keywords import plain_values
 from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_call, named_as, speaking_python
 
-#: When further commands are the right ones.
+#: Conditions under which further commands apply.
 _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
@@ -50,12 +50,12 @@ _PREFIXES: Final = "if the type of a vertex stands before :: in its id"
 _IF_TYPED: Final = "if each table has vertices of another type"
 _ALONG: Final = "then, for the vertex data"
 _OF_TYPES: Final = "if rdf:type is the type of its subject"
-#: A column with the ids of a type: user_id, userId, movieId; and one that may be called as a type is: user.
+#: A column with the ids of a type: user_id, userId, movieId; and a column that may be named after a type: user.
 _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 _WORD: Final = re.compile(r"([A-Za-z][a-z]{2,})")
-#: Columns of ids that tables of any type may have: another table's column of this name does not refer to them.
+#: Names of id columns that tables of any type may have: columns of this name in two tables are not related.
 _ANY_IDS: Final = frozenset({"id", "ids", "key", "index", "name", "code", "node", "vertex", "node_id", "vertex_id"})
-#: How columns of labels of edges begin and end: is_fraud, risk_class.
+#: Prefixes and suffixes of columns with labels of edges: is_fraud, risk_class.
 _IS_LABEL: Final = re.compile(r"is_\w+|\w+_class|\w+_label|label|class")
 
 
@@ -65,7 +65,7 @@ class Look:
 
     Attributes:
         files: how each file is read, with its first rows.
-        command: the command that stores the source; empty for edges in memory, and for files that have to be mended
+        command: the command that stores the source; empty for edges in memory, and for files that must be corrected
             first.
         others: further commands, by the condition under which they apply: ``if each row is a vertex``, or for vertex
             data in addition to edges. For data in memory, they are Python calls.
@@ -132,7 +132,7 @@ def find_reading(source: Any, format: str | None, options: dict[str, Any]) -> Lo
         found = _look(locations, format, plain_values(options))
         if not in_memory:
             return found
-        # Commands read files; what is in memory is read by calls of Python.
+        # Commands read files; data in memory are read by Python calls.
         calls = {
             when: call
             for when, command in found.others.items()
@@ -152,7 +152,7 @@ def _look(locations: Sequence[str], format_name: str | None, options: dict[str, 
     if declared is not None:
         found, unlisted, how = tuple(declared.open(options, unknown="add").understood()), declared.unlisted, options
         if unlisted:
-            # The files are understood, and the user decides whether a table is missing.
+            # The files were understood; the user decides whether a table is missing.
             question = f"{unlisted[0]}; `--unknown add` takes the ids of the edges as vertices"
             found, how = (replace(found[0], question=question), *found[1:]), {**options, "unknown": "add"}
         others = {}
@@ -187,7 +187,7 @@ def _read(
         understood, command = _edges(locations, format_name, options)
         others = {}
         if any("`--header`" in each.question for each in understood) and options.get("header") is None:
-            # The header is more likely, and both are shown.
+            # A header is more likely, and both readings are shown.
             command = _edges(locations, format_name, options | {"header": True})[1]
             others[_IF_EDGE] = _edges(locations, format_name, options | {"header": False})[1]
         name = Path(locations[0]).name.partition(".")[0]
@@ -225,12 +225,12 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
         readings |= _keyed(readings)
         found = {location: _read([location], None, {}, reading) for location, reading in readings.items()}
     except GnnloomError:
-        # A file is no table; the reader of edges says what is wrong.
+        # If a file is not a table, the reader of edges reports the problem.
         return None
     foreign = _foreign_keys(readings, found)
     for location, columns in foreign.items():
         if len(columns) == 2 and all(location not in each.values() for each in foreign.values()):
-            # Each row joins a row of one table and a row of another, whatever else it has.
+            # Each row joins a row of one table and a row of another, whatever other columns it has.
             readings[location], ends = None, ",".join(columns)
             if [found[location].files[0].facts.get(end) for end in ("source", "target")] != list(columns):
                 found[location] = _read([location], None, {"columns": ends}, None)
@@ -282,14 +282,14 @@ def _keyed(readings: Mapping[str, VertexReading | None]) -> dict[str, VertexRead
 
 
 def _called(name: str) -> set[str]:
-    """Names of columns that have ids of a type."""
+    """Possible names of columns with ids of a type."""
     return {f"{name.lower()}_id", f"{name.lower()}id"}
 
 
 def _foreign_keys(readings: Mapping[str, VertexReading | None], found: Mapping[str, Look]) -> dict[str, dict[str, str]]:
     """The columns of each table that have ids of another table of vertices, and this table, by the column.
 
-    A column is called as the other table's column of ids (``account``) or as its type (``account_id`` for ``id`` in
+    A column is named like the other table's column of ids (``account``) or like its type (``account_id`` for ``id`` in
     ``accounts.csv``).
     """
     listed = {at: each for at, each in readings.items() if each is not None and not _are_edges(each) and each.columns}
@@ -327,7 +327,7 @@ def _references(
 def _have_one_type(edges: Understood, tables: Sequence[VertexReading]) -> bool:
     """Whether several tables of vertices describe the same vertices, which are the ends of all edges.
 
-    Their ids are in columns of one name and some of the first ids are in all tables; no end is called as a type is.
+    Their ids are in columns of one name, some of the first ids are in all tables, and no end is named after a type.
     """
     ends = [str(edges.facts.get(end, "")) for end in ("source", "target")]
     if not names_ends(*ends) and any(_OF_TYPE.fullmatch(end) for end in ends):
@@ -337,7 +337,7 @@ def _have_one_type(edges: Understood, tables: Sequence[VertexReading]) -> bool:
 
 
 def _joint_features(tables: Sequence[VertexReading]) -> str:
-    """The command that stores the vertex data of all tables; empty if the tables need commands of their own."""
+    """The command that stores the vertex data of all tables; empty if the tables need separate commands."""
     options = [option for table in tables for option in table.files]
     if len(set(options)) < len(options) or any(table.before or table.others != tables[0].others for table in tables):
         return ""
@@ -476,7 +476,7 @@ def _edges(
         if given != options:
             edges = open_edges(format_name, locations, given)
             answered = understood_of(edges, locations, found[0].format)
-        # A command that the files still refuse is not shown.
+        # A command that would still fail on the files is not shown.
         if any(each.question for each in answered):
             return tuple(found), ""
         if isinstance(edges, TextEdges):
@@ -514,7 +514,7 @@ def _command(
             continue
         words += [flag] if value is True else [f"--no-{flag[2:]}"] if value is False else [flag, str(value)]
     words += flags
-    # Whoever names the columns leaves it open how ids are stored.
+    # A user who names the columns has not yet chosen how ids are stored.
     is_compact = any(each.are_names or "--ids compact" in each.flags for each in found)
     words += ["--ids", "compact"] if is_compact and "--ids" not in words else []
     return shell_command(*words)

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import PlanKeywords
     from gnnloom.workflows.doctor.tiny_example import ExampleStep
 
-#: Most numbers of ranks in one simulation, and the largest: all grids of all algorithms are tried for each.
+#: Maximum count of numbers of ranks in one simulation, and largest number: each one tries all grids of all algorithms.
 MOST_POINTS: Final = 64
 MOST_RANKS: Final = 1 << 17
-#: Ranks that may share a core while they measure.
+#: Maximum number of ranks that may share a core while they measure.
 _RANKS_PER_CORE: Final = 4
 
 _in_python = partial(speaking_python, options={})
@@ -255,7 +255,7 @@ def _situation(
         raise InputError("give a dataset, or the numbers of vertices and edges of a graph (--vertices and --edges)")
     if dataset is not None:
         return situation_of(as_dataset(dataset), graph, config=config)
-    # Its edges are those in both directions.
+    # Its edges are counted in both directions.
     pairs = PairFacts.of(config, max(1, (nnz - n) // 2)) if config.task.on_pairs else None
     facts = GraphFacts(
         num_vertices=n,

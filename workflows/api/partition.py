@@ -43,7 +43,7 @@ def partition(
     catalog: CatalogLike = None,
     **options: Unpack[PartitionKeywords],
 ) -> Partition:
-    """Partition the vertices so that ranks exchange few rows, and measure what they exchange.
+    """Partition the vertices so that ranks exchange few rows, and measure the exchange.
 
     >>> found = gnnloom.partition("web", parts=2)
     >>> found.part().shape
@@ -53,7 +53,7 @@ def partition(
 
     Args:
         dataset: the dataset or its name.
-        parts: number of parts, one for each rank that trains.
+        parts: number of parts, one for each training rank.
         graph: the graph or its key, to choose between several.
         links: partition the graph without the edges that links hold out: True, or the links or their key if several
             hold out different edges.
@@ -245,7 +245,7 @@ class WantedShards:
         """The partition of row shards.
 
         Raises:
-            InputError: there is none.
+            InputError: there is no partition.
         """
         if self.partition is None:
             raise InputError("row shards need a partition")

@@ -1,4 +1,4 @@
-"""Multiplies a matrix of the vertices with powers of the adjacency, and stores the products."""
+"""Multiplies a matrix of the vertices by powers of the adjacency, and stores the products."""
 
 from __future__ import annotations
 

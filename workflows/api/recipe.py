@@ -55,7 +55,7 @@ def run(
     where = cluster or ("mpi" if LaunchedRank.from_environment().size > 1 else "local")
     report = None if performance_report is None else Path(performance_report)
     if isinstance(settings, Mapping):
-        # Numbers, texts and lists are written in JSON as in TOML.
+        # Numbers, strings and lists have the same notation in JSON and TOML.
         settings = [f"{key}={json.dumps(value, default=str)}" for key, value in settings.items()]
     root = as_catalog(catalog).root
     request = RecipeRequest(Path(recipe), root, tuple(settings), where, first, until, report, restart)

@@ -84,7 +84,7 @@ def find_sampled(
     In a graph with types, ranks take turns at the batches of one list, without a partition.
 
     Raises:
-        NotFoundError: there is none; the message says how to make one.
+        NotFoundError: there is no such graph or partition; the message tells how to make it.
         InputError: a partition is given for a graph with types.
     """
     typed = typed_graph(dataset, graph)

@@ -148,7 +148,7 @@ def predict(
     A run on pairs stores a vector for every vertex instead, from which ``run.score`` and ``run.top`` score any pairs;
     ``pairs`` and ``top`` score pairs that are given by the ids of the source.
 
-    Inside an MPI job the call is collective, as :func:`train`.
+    Inside an MPI job the call is collective, like :func:`train`.
 
     >>> run = gnnloom.predict("web/first")
     >>> run.predictions().shape, run.scores().shape
@@ -159,7 +159,7 @@ def predict(
         on: another dataset of the catalog to predict on, with the same features; by default the dataset of the run.
         catalog: where to look for the name of a run; as for :func:`train`.
         options: as in ``gnnloom predict --help``. ``model`` and ``decoder`` name the model and the decoder of the run,
-            as ``package.module:Class``. They are required for code of your own or of PyG: anybody may have written the
+            as ``package.module:Class``. They are required for your own code and for PyG: anybody may have written the
             configuration of a stored run, so code is imported only if the call names it. A run that :func:`train` or
             this function returned remembers the names in that call. ``ranks`` is by default as in training, and inside
             an MPI job the number of all of its ranks. ``out`` is a file for the classes: ``.npy`` in the order of the
@@ -253,7 +253,7 @@ def predict_run(
 
     dataset, run, config = here.agree(settle, lambda settled: settled[2].to_json())
     result = {"dataset": dataset.name} if elsewhere else {}
-    # The ranks that find targets predict first.
+    # The ranks that find targets first predict.
     result |= here.predict(config) if wanted.top is None else {}
     result |= write_asked(here, dataset, run, config, wanted, options.out, safe_csv=options.safe_csv, take=take)
     return result if options.out is None else {**result, "out": str(options.out)}

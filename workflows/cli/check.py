@@ -1,4 +1,4 @@
-"""`gnnloom check`: a tiny parallel training, to run after installation."""
+"""`gnnloom check`: a tiny parallel training run, to try after installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gnnloom completion`: completion in the shell, with the names of datasets, runs and recipes."""
+"""`gnnloom completion`: shell completion, with the names of datasets, runs and recipes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 _PROGRAM = "gnnloom"
-#: The variable in which click expects what the shell wants to know.
+#: The variable in which click expects the shell's request.
 _VARIABLE = "_GNNLOOM_COMPLETE"
-#: Recipes that come with gnnloom. Not from the room of recipes: importing it takes longer than a shell should wait.
+#: Recipes that come with gnnloom; not imported from `recipe`, because that takes longer than a shell should wait.
 _RECIPES = Path(__file__).parents[1] / "recipes"
 
 
@@ -35,9 +35,9 @@ def completion_command(context: click.Context, shell: str) -> None:
 
 
 def complete_names(command: click.Command) -> click.Command:
-    """Let the parameters of a command, and of its subcommands, complete the names of what is stored.
+    """Let the parameters of a command, and of its subcommands, complete the names of stored datasets, runs and recipes.
 
-    Parameters are recognized by their names, which mean the same in all commands.
+    Parameters are recognized by their names, which have the same meaning in all commands.
     """
     for parameter in command.params:
         find = _FINDERS.get(parameter.name or "")
@@ -52,7 +52,7 @@ Finder = Callable[[click.Context, str], Iterable[str]]
 
 
 class _Completed(click.ParamType[Any, object]):
-    """Another type, with names to complete; without any, that type's own completion."""
+    """Another type with names to complete; without names, the other type's own completion."""
 
     def __init__(self, kind: click.ParamType[Any, object], find: Finder) -> None:
         self.name = kind.name
@@ -73,7 +73,7 @@ class _Completed(click.ParamType[Any, object]):
 def _catalog(context: click.Context) -> Any:
     from gnnloom.storage.catalog import Catalog
 
-    # The group is not run while a shell completes, so its options are read as they were given.
+    # The group does not run while a shell completes, so its options are read from the command line.
     return Catalog(context.find_root().params.get("catalog") or "catalog")
 
 

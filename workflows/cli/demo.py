@@ -82,7 +82,7 @@ def demo_command(name: str, ranks: int, edges: int) -> None:
 
 
 def _run(root: str, step: DemoStep) -> Outcome:
-    # In a process of its own, as a user would run it: imports and compilation are part of its time.
+    # In a separate process, as a user would run it: imports and compilation are part of its time.
     command = [sys.executable, "-P", "-m", "gnnloom", "--catalog", root, *shlex.split(step.arguments)]
     started = time.perf_counter()
     done = subprocess.run([*command, "--json"], check=False, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""`gnnloom doctor`: checks this machine and the installation, and says how to fix what is broken."""
+"""`gnnloom doctor`: checks this machine and the installation, and explains how to fix problems."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Ends a command within seconds of Ctrl-C or SIGTERM, whatever its main thread is doing.
 
-Python runs the handler of a signal only between two instructions of the main thread: a compiled kernel or a sort of a
-large array delays it to its end, and what closes then may take time, too. The system wakes another thread at once.
+Python runs the handler of a signal only between two instructions of the main thread: a compiled kernel or the sort of a
+    large array delays the handler until it ends, and closing may take time, too. The system wakes another thread at
+    once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, NoReturn
 
 from gnnloom.trainer.job.stop import ANSWERED
 
-#: Time in which a command may close what it has open. Three seconds are promised for all of its end.
+#: Time for a command to close everything it has open. Commands promise to end within three seconds.
 SECONDS: Final = 2.0
 
 Handler = Callable[[int, FrameType | None], object]
@@ -29,11 +30,11 @@ Handler = Callable[[int, FrameType | None], object]
 def ended_in_time(handlers: Mapping[signal.Signals, tuple[Handler, str]], seconds: float = SECONDS) -> Iterator[None]:
     """End the process if it has not left the block some seconds after a signal.
 
-    Tasks are killed by that, as by the system: finished work is kept.
+    This kills tasks, as the system might: finished work is kept.
 
     Args:
-        handlers: of the signals, with the line that is printed. A signal that has another handler is left to that one.
-        seconds: from the signal to the end.
+        handlers: handlers of the signals, each with the line to print. A signal with another handler is left alone.
+        seconds: time from the signal to the end.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -43,12 +44,12 @@ def ended_in_time(handlers: Mapping[signal.Signals, tuple[Handler, str]], second
         yield
     finally:
         signal.set_wakeup_fd(before)
-        # The thread reads the end of the pipe.
+        # The thread then reads the end of the pipe.
         os.close(writer)
 
 
 def _watch(reader: int, handlers: Mapping[signal.Signals, tuple[Handler, str]], seconds: float) -> None:
-    # When the process ends, and the signal that ends it.
+    # The time at which the process ends, and the signal that ends it.
     due: dict[int, float] = {}
     is_open = True
     while is_open or due:
@@ -65,7 +66,7 @@ def _watch(reader: int, handlers: Mapping[signal.Signals, tuple[Handler, str]], 
         for number in numbers:
             handler = next((handler for each, (handler, _) in handlers.items() if each == number), None)
             if number & ANSWERED:
-                # However late this thread reads it: the handler that answers may have been replaced since.
+                # This thread may read it late: the handler may have been replaced in the meantime.
                 due.pop(number & ~ANSWERED, None)
             elif handler is not None and signal.getsignal(number) is handler:
                 due.setdefault(number, time.monotonic() + seconds)
@@ -80,12 +81,12 @@ def leave(code: int) -> NoReturn:
 
 
 def _end(code: int) -> NoReturn:
-    """End this process and its workers, which otherwise notice its end only when they have imported everything."""
-    # Not imported here, as most commands start no workers.
+    """End this process and its workers, which otherwise notice its end only after all their imports."""
+    # Not imported here, because most commands start no workers.
     try:
         if "multiprocessing" in sys.modules:
             for worker in sys.modules["multiprocessing"].active_children():
                 worker.kill()
     finally:
-        # Whatever another thread does with the workers meanwhile.
+        # Another thread may change the list of workers at the same time.
         os._exit(code)

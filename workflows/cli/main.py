@@ -27,8 +27,8 @@ from gnnloom.workflows.cli.misuse import leave_if_another_answers, report_once, 
 from gnnloom.workflows.cli.signals import LINES, leave_at_once
 from gnnloom.workflows.cli.terminal.screen import PlainFormatter, say
 
-#: Module of each subcommand, and its line in the help of the whole command. Modules are imported only when their
-#: command is called, as some take seconds; the help of the whole command imports no module.
+#: Module of each subcommand, and its line in the main help. A module is imported only when its command is called,
+#: because some imports take seconds; the main help imports no module.
 _COMMANDS = {
     "look": ("data.look", "Show how files would be read, without storing anything."),
     "ingest": ("data.ingest", "Store the edges of files as a graph."),
@@ -75,7 +75,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        # Importing torch or Dask takes seconds, which only the commands that use them should spend.
+        # Importing torch or Dask takes seconds, so only commands that use them should import them.
         module = importlib.import_module(f"gnnloom.workflows.cli.{_COMMANDS[cmd_name][0]}")
         command = getattr(module, f"{cmd_name}_command")
         if not isinstance(command, click.Command):
@@ -105,8 +105,8 @@ class LazyGroup(click.Group):
             report_once(error, None)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; Ctrl-C exits with the code that shells use for it, where click would use 1."""
-        # As output.py knows it, which takes longer to import.
+        """Run the subcommand; Ctrl-C exits with the code that shells use for it, whereas click would use 1."""
+        # The same key as in output.py, which takes longer to import.
         ctx.meta["gnnloom.started"] = time.perf_counter()
         try:
             # An exception closes everything that is open, including worker processes.
@@ -123,7 +123,7 @@ class LazyGroup(click.Group):
 
 
 def _interruptible() -> AbstractContextManager[None]:
-    """Inside, Ctrl-C raises KeyboardInterrupt, which closes what is open, rather than ending the process at once."""
+    """Inside, Ctrl-C raises KeyboardInterrupt, which closes open resources, rather than ending the process at once."""
     begins = signal.getsignal(signal.SIGINT) is leave_at_once
     return handling(signal.SIGINT, signal.default_int_handler) if begins else nullcontext()
 
@@ -159,7 +159,7 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
     Exit codes: 0 success, 1 failure while running, 2 wrong usage, 3 invalid input, 4 incomplete artifact,
     75 stopped after a checkpoint, 130 interrupted, 143 ended by SIGTERM.
     """
-    # Imported here, as the help needs no catalog.
+    # Imported here because the help needs no catalog.
     from gnnloom.storage import Catalog
 
     _log_to_stderr(logging.INFO if verbose else logging.WARNING)
@@ -167,7 +167,7 @@ def cli(context: click.Context, catalog: Path, verbose: bool) -> None:
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to whatever is standard error at the moment: progress bars replace it, so that lines appear above them."""
+    """Writes to the current standard error: progress bars replace it, so that lines appear above the bars."""
 
     def __init__(self) -> None:
         # Not the constructor of StreamHandler, which would assign to the property below.
@@ -179,11 +179,11 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 
 def _log_to_stderr(level: int) -> None:
-    """Log only gnnloom's own messages: messages of Dask while it closes do not help a user."""
+    """Log only gnnloom's own messages: Dask's messages while it closes do not help a user."""
     handler = _StderrHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
     logger = logging.getLogger("gnnloom")
-    # Replaced rather than added, as one process may run several commands.
+    # Replaced rather than added, because one process may run several commands.
     logger.handlers = [handler]
     logger.setLevel(level)
     # The root logger would print every line a second time.
@@ -204,12 +204,12 @@ def main() -> None:
         with ended_in_time(signals):
             cli()
     except SystemExit as ending:
-        # Threads still compute, and what started worker processes may wait for them, or close what has just begun.
+        # Threads may still compute, and code that started worker processes may wait for them or close them.
         if ending.code in {128 + number for number in signals}:
             leave(ending.code)
         raise
     except Exception as error:
-        # Python turns what is raised in some of its callbacks into an error of its own.
+        # Python turns an exception in some of its callbacks into another error.
         if _is_caused_by(error, KeyboardInterrupt):
             say(LINES[signal.SIGINT], on_stderr=True)
             leave(130)

@@ -1,4 +1,4 @@
-"""Wrong usage and help: names that were meant, and one rank of an MPI job that prints for all."""
+"""Wrong usage and help: suggests names, and lets one rank of an MPI job print for all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.wording import printable, shell_command
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
 
-#: Commands that use the ranks of the job in which they are started. None is a command that does not exist.
+#: Commands that use the ranks of the job in which they are started. None stands for a command that does not exist.
 _COLLECTIVE = frozenset({"run", "train", "predict", "calibrate", None})
 #: Options that print something and do nothing else.
 _ANSWERED = frozenset({"-h", "--help", "--help-all", "--version"})
@@ -27,7 +27,7 @@ class _MisuseError(GnnloomError):
 
 
 def leave_if_another_answers(arguments: Sequence[str]) -> None:
-    """Exit on all ranks of an MPI job but the first if the command line asks for help or the version."""
+    """Exit on all ranks of an MPI job except the first if the command line asks for help or the version."""
     if LaunchedRank.from_environment().rank > 0 and not _ANSWERED.isdisjoint(arguments):
         sys.exit(0)
 
@@ -35,12 +35,12 @@ def leave_if_another_answers(arguments: Sequence[str]) -> None:
 def report_once(error: click.UsageError, command: str | None) -> NoReturn:
     """Raise the error, or leave together with the other ranks of this MPI job after one rank has printed it.
 
-    Collective inside an MPI job, for the commands that are. Other commands run once per rank, each for itself.
+    Collective inside an MPI job, for collective commands. Other commands run once per rank, each independently.
 
     Args:
-        command: name of the command that was called; None if there is none of that name.
+        command: name of the command that was called; None if there is no such command.
     """
-    # Values of the command line may be names of files that others chose.
+    # Values on the command line may be file names that other people chose.
     error.__dict__["message"] = printable(error.message, keep="\n")
     launched = LaunchedRank.from_environment()
     if launched.size == 1 or command not in _COLLECTIVE:
@@ -55,7 +55,7 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
 
     comm = world()
     try:
-        # Even a rank that has used the command rightly is in such an exchange next, and leaves with the others.
+        # Even a rank with correct usage reaches such an exchange next, and leaves with the others.
         together(comm, refuse)
     except CollectiveError as agreed:
         # The launcher may belong to another MPI, which leaves every process alone.
@@ -64,18 +64,18 @@ def report_once(error: click.UsageError, command: str | None) -> NoReturn:
         leave(comm, agreed.code)
 
 
-#: How click words a wrong value of a choice, and a command that does not exist.
+#: Click's wording of a wrong value of a choice, and of a command that does not exist.
 _QUOTED = re.compile(r"^(?:No such command )?(['\"])(?P<given>.*?)\1(?: is not one of |\.)")
 
 
-#: Similarity from which an unknown option counts as a mistyped one, which click names itself.
+#: Minimum similarity at which an unknown option counts as mistyped; click itself then suggests a name.
 _MISTYPED = 0.8
 
 
 def suggested(error: click.UsageError) -> click.UsageError | None:
     """The same error with a suggestion; None if there is nothing to suggest.
 
-    For a mistyped name, the suggestion is the nearest names. For an option of other commands, it is those commands.
+    For a mistyped name, it suggests the nearest names; for an option of other commands, these commands.
     """
     if isinstance(error, click.NoSuchOption):
         if get_close_matches(error.option_name, error.possibilities or (), cutoff=_MISTYPED):

@@ -1,6 +1,6 @@
 """Answers signals from the first moment of a command: before anything is open, it ends at once.
 
-Imports nothing that takes time, as the imports of a command are most of what a short command does.
+Imports nothing slow: imports are most of the time of a short command.
 """
 
 import os

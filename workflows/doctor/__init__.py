@@ -1,5 +1,5 @@
-"""Checks of an installation, for `gnnloom doctor` (checks of this machine) and `gnnloom check` (a tiny training).
+"""Checks an installation, for `gnnloom doctor` (checks of this machine) and `gnnloom check` (a tiny training run).
 
-May import everything but `cli`, `run` and `report`. To add a check, write a function that returns a `Verdict` and add
-it to the list in `installation.py`.
+May import everything except `cli`, `run` and `report`. To add a check, write a function that returns a `Verdict` and
+add it to the list in `installation.py`.
 """

@@ -24,7 +24,7 @@ from gnnloom.workflows.doctor.software import (
 
 
 def examine(folder: Path) -> Iterator[Verdict]:
-    """Run every check, each when its finding is asked for.
+    """Run every check, each when its finding is requested.
 
     Args:
         folder: the catalog's folder, which may not exist; its file system is measured.

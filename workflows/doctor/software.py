@@ -27,7 +27,7 @@ _RANK_PROGRAM = (
 
 
 def check_python() -> Verdict:
-    """Check that Python is 64-bit. Its version is pip's concern."""
+    """Check that Python is 64-bit; pip checks its version."""
     found = f"{sys.version.split(maxsplit=1)[0]} at {sys.executable}"
     if sys.maxsize < 1 << 40:
         return Verdict("python", FAILED, f"{found}, 32-bit", "use a 64-bit Python")
@@ -84,7 +84,7 @@ def check_sparse_product() -> Verdict:
     columns = rng.integers(0, _PRODUCT_ROWS, _PRODUCT_NONZEROS).astype(np.int32)
     dense = torch.ones((_PRODUCT_ROWS, _PRODUCT_WIDTH))
     dense[:, 0] = torch.arange(_PRODUCT_ROWS)
-    # Not left empty: fresh memory may still hold the right result of an earlier product.
+    # Filled first: fresh memory may still hold the correct result of an earlier product.
     out = torch.full_like(dense, torch.nan)
     try:
         product = sparse_product(CSR(0, indptr, columns, None, _PRODUCT_ROWS), Place(dense.dtype))
@@ -118,11 +118,11 @@ def check_mpi() -> Verdict:
     command = [launcher, "-n", "2", *mpi.TRANSPORT.python, "-c", _RANK_PROGRAM]
     started = time.perf_counter()
     try:
-        # In other processes, because a broken MPI may hang or crash the process that starts it.
+        # In separate processes, because a broken MPI may hang or crash the process that starts it.
         done = subprocess.run(
             command,
             env=rank_environment(2),
-            # The launcher would pass the user's input on to rank 0.
+            # The launcher would pass the user's standard input on to rank 0.
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -132,7 +132,7 @@ def check_mpi() -> Verdict:
     except subprocess.TimeoutExpired:
         fix = f"try `{shell_command(*command[:3], 'hostname')}`"
         return Verdict("mpi", FAILED, f"2 ranks did not finish within {_MPI_SECONDS} s", fix)
-    # If mpi4py and the launcher belong to different MPIs, each process is a job of its own, which succeeds with sum 1.
+    # If mpi4py and the launcher belong to different MPIs, each process is a separate job, which succeeds with sum 1.
     if done.returncode != 0 or "sum 3" not in done.stdout:
         output = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or [f"exit code {done.returncode}"]
         fix = f"mpi4py and {launcher} must belong to the same MPI: `pip install mpich mpi4py` installs both"

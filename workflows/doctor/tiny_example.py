@@ -22,7 +22,7 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 
-#: Largest difference between the losses of one rank and of several: float64 sums in another order.
+#: Largest difference between the losses on one rank and on several ranks: float64 sums in another order.
 TOLERANCE = 1e-9
 _EPOCHS = 10
 

@@ -1,8 +1,8 @@
 """Fills the cache of compiled kernels, so that no later command has to compile.
 
-numba compiles a kernel for each combination of argument types that it is called with. Tiny examples of every stage call
+numba compiles a kernel for each combination of argument types in its calls. Tiny examples of every stage call
 all kernels of the pipeline with the types that graphs of up to 2^31 vertices use; the kernels of the trainer are called
-directly. On request, each combination is compiled once more with wide ids, as larger graphs use them. Worker processes
+directly. On request, each combination is also compiled with the wide ids of larger graphs. Worker processes
 share the steps, because only one thread of a process compiles at a time.
 """
 
@@ -54,7 +54,7 @@ _PARTITIONS: dict[str, tuple[dict[str, Any], ...]] = {
 #: A kernel, by module and name, and the types of its arguments.
 Variant = tuple[str, str, tuple[Any, ...]]
 
-#: Calls kernels; returns what it could not call.
+#: Calls kernels; returns the names of kernels that it could not call.
 Step = Callable[[], list[str]]
 
 
@@ -63,8 +63,8 @@ class _Warmed:
     """Result of a warming step.
 
     Attributes:
-        failed: what it could not call or compile.
-        variants: all that its process has compiled, or found in the cache, so far.
+        failed: kernels that it could not call or compile.
+        variants: all variants that its process has so far compiled or found in the cache.
     """
 
     name: str
@@ -96,7 +96,7 @@ def warm_kernels(*, wide: bool = False) -> Iterator[Verdict]:
                 variants |= done.variants
                 yield _finding(done)
         if wide:
-            # A kernel's variants share an index in the cache, which one process at a time should write.
+            # A kernel's variants share an index in the cache, which only one process should write at a time.
             compiled = sorted({variant[:2] for variant in variants})
             shares = [set(compiled[number :: cluster.workers]) for number in range(cluster.workers)]
             steps = {
@@ -133,8 +133,8 @@ def _finding(done: _Warmed) -> Verdict:
 
 
 def cache_folder(kernels: Iterable[Any]) -> str:
-    """Return the folder below which numba keeps what it compiled; NUMBA_CACHE_DIR chooses another one."""
-    # The cache of each source file is in a folder of its own: ``__pycache__`` next to it, unless that is not writable.
+    """Return the folder below which numba keeps compiled code; NUMBA_CACHE_DIR chooses another folder."""
+    # The cache of each source file is in ``__pycache__`` next to the file, if that is writable.
     return str(os.path.commonpath([kernel.stats.cache_path for kernel in kernels]))
 
 
@@ -160,7 +160,7 @@ def _call_partitions(folder: Path, name: str) -> list[str]:
     for chosen in _PARTITIONS[name]:
         try:
             partition_graph(dataset, dataset.graph(), PartitionOptions(3, **chosen), InProcessCluster())
-        # A partitioner may be missing or broken; `gnnloom doctor` has a check that says so.
+        # A partitioner may be missing or broken; a check of `gnnloom doctor` reports that.
         except Exception as error:  # noqa: BLE001
             failed.append(f"partition {' '.join(chosen.values())} ({error})")
     return failed
@@ -179,7 +179,7 @@ def _call_shards(folder: Path, name: str) -> list[str]:
     partition = partition_graph(dataset, graph, PartitionOptions(3, method="random"), cluster)
     for order in ("none", "degree"):
         rows = shard_rows(dataset, partition, cluster, reorder=order)
-    # As a rank covers its blocks for the exchange of partial sums.
+    # The way in which a rank covers its blocks for the exchange of partial sums.
     rank = rows.shard(0)
     rank.covered(rank.matrix(), rank.matrix(transpose=True))
     shard_grid(dataset, graph, GridOptions((2, 2), "partition"), cluster, partition=partition)
@@ -192,7 +192,7 @@ def _call_shards(folder: Path, name: str) -> list[str]:
 
 
 def _call_sources(folder: Path) -> list[str]:
-    """Read edges, features and labels in every way, and call what only large or less usual inputs reach."""
+    """Read edges, features and labels in every way, and call kernels that only large or unusual inputs reach."""
     from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 
     catalog, cluster = Catalog(folder / "catalog"), InProcessCluster()
@@ -219,7 +219,7 @@ def _store_links(folder: Path, dataset: Dataset, graph: Graph) -> None:
     links = draw_links(dataset, graph, DrawOptions(), InProcessCluster())
     draw_hard_negatives(dataset, links, HardOptions(negatives=2), InProcessCluster())
     feature = np.ones((2, 3), np.float32)
-    # As a mapped array is.
+    # Like a mapped array.
     feature.flags.writeable = False
     norm = lengths(feature)
     cosines(feature, norm, feature[0].astype(np.float64), norm[0])
@@ -266,7 +266,7 @@ def _sources(folder: Path) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def _call_trainer() -> list[str]:
-    """Call what numba compiles of the trainer, with and without weights, in both precisions."""
+    """Call the trainer's numba kernels, with and without weights, in both precisions."""
     import torch
 
     from gnnloom.storage.matrix.csr import CSR
@@ -286,7 +286,7 @@ def _call_trainer() -> list[str]:
             edge_index(matrix, place)
             scaled_entries(matrix, scaling("a graph", "mean", np.ones(2), place), place)
         first_features(np.arange(2), slice(0, 4), 4, 0, place)
-        # It transposes the pattern.
+        # This transposes the pattern.
         edge_softmax(CSR(0, indptr, indices, None, 2), 0.2, place)
         for kernel in (score_block, score_pairs):
             kernel(dense, dense, place)
@@ -317,7 +317,7 @@ def _compile_wide(variants: list[Variant]) -> list[str]:
         if wide != types:
             try:
                 kernel.compile(wide)
-            # Some kernels combine an array of ids with one of another type, which no caller widens alone.
+            # Some kernels combine an array of ids with an array of another type; callers widen both or none.
             except Exception:  # noqa: BLE001
                 failed.append(name)
     return failed

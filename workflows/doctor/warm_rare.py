@@ -1,4 +1,4 @@
-"""Calls the kernels that only large inputs, or less usual ones, reach; a part of ``gnnloom doctor --warm``."""
+"""Calls the kernels that only large or unusual inputs reach; a part of ``gnnloom doctor --warm``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
-    """Call them with the data of a tiny graph.
+    """Call these kernels with the data of a tiny graph.
 
     Args:
-        folder: for temporary files.
+        folder: folder for temporary files.
     """
     _sort_many_keys()
     _place_pieces()
@@ -35,7 +35,7 @@ def call_rare(folder: Path, graph: Graph, cluster: Cluster) -> None:
 
 
 def _sort_many_keys() -> None:
-    """Sort keys, with weights and with times, in the numbers that the kernels sort instead of NumPy."""
+    """Sort keys, with weights and with times, in numbers so large that the kernels sort instead of NumPy."""
     from gnnloom.pipeline.external_sort.radix import sort_buckets, sort_keys
 
     keys = np.zeros(4, np.uint64)
@@ -60,7 +60,7 @@ def _place_pieces() -> None:
 
 
 def _sort_more_than_the_memory(folder: Path) -> None:
-    """Sort keys, and copies of one key, in a buffer that is smaller than they are."""
+    """Sort keys, and copies of one key, in a buffer that is too small for all of the keys."""
     from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
     from gnnloom.pipeline.external_sort.lanes import LaneSet, OpenFiles, write_arrays
 
@@ -87,7 +87,7 @@ def _decode_wide_entries() -> None:
 
 
 def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
-    """Refine the boundary of random parts, by a partitioner that leaves them as they are."""
+    """Refine the boundary of random parts, after a partitioner that leaves the parts unchanged."""
     from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
     from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
     from gnnloom.pipeline.partition.multilevel.pieces import store_vector
@@ -103,7 +103,7 @@ def _refine_a_boundary(folder: Path, graph: Graph, cluster: Cluster) -> None:
 
 
 def _anneal(graph: Graph) -> None:
-    """Weigh the nets of uniform batches and anneal parts, which a process of its own does for partitions."""
+    """Weigh the nets of uniform batches and anneal parts, which partitions do in a separate process."""
     from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
     from gnnloom.pipeline.partition.stochastic.annealing import anneal
     from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, net_owners, uniform_hypergraph
@@ -141,7 +141,7 @@ def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
 
 
 def _unload_a_part() -> None:
-    """Balance parts where one part has nearly everything."""
+    """Balance parts when one part has nearly everything."""
     from gnnloom.pipeline.partition.measure.balance import repair_balance
 
     part = np.zeros(10, np.int32)
@@ -176,7 +176,7 @@ def _sample(graph: Graph) -> None:
     for matrix in (whole.matrix, next(iter(graph.blocks()))):
         # The matrix of a shard may be written to, but the matrix of a whole graph may not.
         restrict(matrix, row[: matrix.num_rows], 0, row % 2, row // 2, len(row[::2]))
-        # Attention that must not see the edges that it is to predict.
+        # Attention must not see the edges that it predicts.
         without_entries(matrix, matrix.indices[:0], matrix.indices[:0])
 
 

@@ -1,1 +1,1 @@
-"""Programs to copy: models, each one class that ``gnnloom train --model`` takes by its name, and loops of your own."""
+"""Programs to copy: models, each a class whose name ``gnnloom train --model`` takes, and your own training loops."""

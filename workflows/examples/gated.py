@@ -1,4 +1,4 @@
-"""A model as one writes it for PyG: a convolution of its own, and layers of it. Nothing in it is gnnloom's.
+"""A model as one writes it for PyG: layers of its own convolution. Nothing in it depends on gnnloom.
 
 gnnloom train web --mode neighbor --fanout 10,5 --hidden 32 --model gnnloom.workflows.examples.gated:GatedNet
 """
@@ -26,7 +26,7 @@ class GatedConv(MessagePassing):  # type: ignore[misc]
 
 
 class GatedNet(nn.Module):
-    """Network with one convolution per layer, with dropout between them."""
+    """Network with one convolution per layer, and dropout between layers."""
 
     def __init__(
         self, in_channels: int, hidden_channels: int, num_layers: int, out_channels: int, dropout: float = 0.0

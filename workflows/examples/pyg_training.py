@@ -28,7 +28,7 @@ def main() -> list[float]:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32)
     options = parser.parse_args()
-    # What torchrun says of this process.
+    # Variables that torchrun sets for this process.
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return train(options, rank, size)
@@ -36,12 +36,12 @@ def main() -> list[float]:
     try:
         return train(options, rank, size)
     finally:
-        # The model is gone by now: a model that outlives the processes' group may wait for it forever.
+        # The model has been freed by now: a model that outlives the process group may wait for it forever.
         torch.distributed.destroy_process_group()
 
 
 def train(options: argparse.Namespace, rank: int, size: int) -> list[float]:
-    """Train as one of some processes."""
+    """Train as one of several processes."""
     loader = gnnloom.loader(
         options.dataset,
         catalog=options.catalog,
@@ -49,7 +49,7 @@ def train(options: argparse.Namespace, rank: int, size: int) -> list[float]:
         batch_size=options.batch_size,
         rank=rank,
         size=size,
-        # All processes take equally many steps, on batches of one size.
+        # All processes take the same number of steps, on batches of one size.
         drop_last=True,
     )
     torch.manual_seed(0)
@@ -58,7 +58,7 @@ def train(options: argparse.Namespace, rank: int, size: int) -> list[float]:
         model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
-    # Every iteration over the loader is another epoch.
+    # Every iteration over the loader is a new epoch.
     for _ in range(options.epochs):
         total = 0.0
         for batch in loader:
@@ -74,7 +74,7 @@ def train(options: argparse.Namespace, rank: int, size: int) -> list[float]:
 
 
 def step_loss(model: nn.Module, batch: Any) -> Tensor:
-    """The mean loss of a batch's seeds; layers leave out what these no longer need."""
+    """The mean loss of a batch's seeds; layers skip vertices that the seeds no longer need."""
     output = model(
         batch.x,
         batch.edge_index,

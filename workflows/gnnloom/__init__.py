@@ -8,18 +8,18 @@
     run = gnnloom.train(cora, ranks=2, hidden=16, epochs=200)
     gnnloom.predict(run)
 
-Each function does what the command of the same name does, with the same options. It returns an object to look at the
-result: a :class:`Dataset`, a partition, shards or a :class:`Run`. Results are stored in a catalog, and a call whose
-result exists returns it.
+Each function does what the command of the same name does, with the same options. It returns an object for its result: a
+    :class:`Dataset`, a partition, shards or a :class:`Run`. Results are stored in a catalog, and if the result of a
+    call is already stored, the call returns it.
 
-Importing this package imports nothing that takes time; every name is loaded on its first use.
+Importing this package is fast; every name is loaded on its first use.
 """
 
 import sys
 
-# `python -m gnnloom` puts the current folder first on the path, whose files would replace modules of the same name.
-# This package is imported before its modules: what is left of the command line then begins with "-m" or the module's
-# name. No other import may come earlier, not even `__future__`.
+# `python -m gnnloom` puts the current folder first on the path, so its files would replace modules of the same name.
+# This package is imported before its modules: the rest of the command line then begins with "-m" or the module's name.
+# No other import may come earlier, not even `__future__`.
 if (
     not sys.flags.safe_path
     and "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m").split(".")[0] == "gnnloom"
@@ -105,13 +105,13 @@ _MODULES = {
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
-# Type checkers see the imports above. They would take a module that has this function to have every name.
+# Type checkers see the imports above. They would assume that a module with this function has every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Load a name on its first use."""
         found = _load(name)
-        # The next use finds the value itself.
+        # The next use finds the value directly.
         globals()[name] = found
         return found
 

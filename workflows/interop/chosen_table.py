@@ -1,4 +1,4 @@
-"""The table that a user asks for, among the tables of graphs with types and without, of links and of runs."""
+"""Finds the table that a user requests, among tables of graphs with and without types, of links and of runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def exported(
     *,
     safe_csv: bool = False,
 ) -> pd.DataFrame | Path:
-    """A table as a data frame, or the path of the file that it was written to.
+    """A table as a data frame, or the path of the written file.
 
     Args:
         out: the file; None for a data frame.
@@ -80,14 +80,14 @@ def chosen_table(
     Args:
         what: one of ``RUN_TABLES`` or ``DATASET_TABLES``.
         run: opens the run, for tables of runs.
-        parts, method: of the partition.
-        key: of the graph, vertex data, partition or links.
+        parts, method: number of parts and method of the partition.
+        key: key of the graph, vertex data, partition or links.
         relation: name of the relation of a graph with types, for ``edges``.
 
     Raises:
-        InputError: there is no such table; ``parts``, ``method``, ``key`` or ``relation`` do not go with it; or the
+        InputError: there is no such table; ``parts``, ``method``, ``key`` or ``relation`` do not apply to it; or the
             relation is missing.
-        NotFoundError: what it is made of does not exist.
+        NotFoundError: the artifact or run behind the table does not exist.
     """
     if relation is not None:
         if what != "edges":

@@ -30,9 +30,9 @@ from gnnloom.workflows.interop.transfer_checks import renumbered
 
 #: Tables of vertex data.
 VERTEX_TABLES = tuple(dict.fromkeys(array.export for array in VERTEX_ARRAYS.values()))
-#: Approximate count of numbers in memory at once: 16 MiB as int64, enough for long sequential reads.
+#: Approximate number of values in memory at once: 16 MiB as int64, enough for long sequential reads.
 _NUMBERS_AT_ONCE = 1 << 21
-#: Approximate memory of one vertex name, in numbers of 8 bytes: a Python string and its pointer.
+#: Approximate memory of one vertex name, in units of 8 bytes: a Python string and its pointer.
 _NAME_NUMBERS = 16
 
 _INT64 = np.dtype(np.int64)
@@ -41,7 +41,7 @@ _INT64 = np.dtype(np.int64)
 def write_predictions(
     dataset: Dataset, run: Run, path: Path, *, smoothed: bool = False, safe_csv: bool = False
 ) -> None:
-    """Write what the run's task predicts of every vertex, such as its class; or the smoothed classes."""
+    """Write the predictions of the run for every vertex, such as its class; or the smoothed classes."""
     table = run_table(dataset, run, "smoothed-predictions" if smoothed else "predictions")
     write_table(table, path, safe_csv=safe_csv)
 
@@ -60,7 +60,7 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
         what: one of ``RUN_TABLES``.
 
     Raises:
-        NotFoundError: the run has no predictions, or none of this kind. A run on pairs has scores of no vertex.
+        NotFoundError: the run has no predictions, or none of this kind. A run on pairs has no scores of vertices.
     """
     if what == "metrics":
         return metrics_table(run)
@@ -80,7 +80,7 @@ def run_table(dataset: Dataset, run: Run, what: str) -> Table:
 
 
 def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Table:
-    """Return all that a run says of each vertex: its prediction and scores, beside its label and split.
+    """Return the prediction and scores of each vertex, together with its label and split.
 
     Args:
         smoothed: the predictions and scores that were smoothed over the edges.
@@ -94,7 +94,7 @@ def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Ta
     if not task.on_pairs and f"{prefix}score" in predictions:
         arrays["score"] = predictions.array(f"{prefix}score")
     key, transfer = run.inputs().get("vertices"), Transfer.of(run)
-    # They may have been removed since.
+    # They may have been removed.
     with suppress(NotFoundError):
         if key is not None:
             vertices = dataset.vertices(key)
@@ -107,7 +107,7 @@ def run_frame_table(dataset: Dataset, run: Run, *, smoothed: bool = False) -> Ta
 
 
 def ids_of_run(dataset: Dataset, run: Run) -> tuple[SourceIds, ...]:
-    """The ids of the vertices that a run predicts: of its graph, of one type, or of the types of its pairs.
+    """Ids of the vertices that a run predicts: all vertices, the vertices of one type, or of the types of its pairs.
 
     Raises:
         NotFoundError: the graph was removed.
@@ -125,7 +125,7 @@ def vertices_table(dataset: Dataset, what: str, key: str | None = None) -> Table
         what: one of ``VERTEX_TABLES``.
 
     Raises:
-        NotFoundError: the dataset has none.
+        NotFoundError: the dataset has no such data.
     """
     vertices = dataset.vertices(key)
     there = {name: vertices.array(name) for name in vertices.names if VERTEX_ARRAYS[name].export == what}
@@ -161,13 +161,13 @@ class VertexRows(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def read(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """(stop - start, ...) the rows of some vertices."""
+        """(stop - start, ...) rows of some vertices."""
         ...
 
 
 @dataclass(frozen=True)
 class RenumberedLabels:
-    """Stored labels in the numbers of the classes of a run.
+    """Stored labels, converted to the class numbers of a run.
 
     Attributes:
         labels: the stored labels.
@@ -195,8 +195,8 @@ def vertex_table(ids: Sequence[SourceIds], arrays: Mapping[str, VertexRows], cla
     """Return arrays over the vertices after a column of source ids or names; ``.npy`` holds the first array.
 
     Args:
-        ids: of the vertices; of several types one after the other, whose names are then in another column.
-        class_names: what the classes in the first array are called, for a column at the end; none for no such column.
+        ids: ids of the vertices; for several types, one after the other, with the names of the types in another column.
+        class_names: names of the classes in the first array, for a column at the end; empty for no such column.
     """
     columns = [
         ExportedColumn(name, widened(array.dtype), array.shape[1] if len(array.shape) > 1 else None)
@@ -239,7 +239,7 @@ def _ids(ids: SourceIds, start: int, stop: int, *, has_names: bool) -> Any:
 def edge_table(graph: Graph) -> Table:
     """Return the stored edges, ordered by target, then source, with self loops and both directions as stored.
 
-    The columns hold the vertex ids of the source. If those were names, NumPy's files hold vertex numbers.
+    The columns hold the vertex ids of the source. If the ids are names, NumPy's files hold vertex numbers.
     """
     columns = end_columns(graph, graph)
     if graph.weighted:
@@ -294,9 +294,9 @@ class VertexIds:
     """Ids of vertices in the source, for look-ups in any order.
 
     Attributes:
-        ids: (num_vertices,) int64; None if vertices have the numbers that they have in the source, or names.
+        ids: (num_vertices,) int64; None if vertices have the same numbers as in the source, or names.
         offset, text: names, as in the graph; None if the source has numbers.
-        copies: what they are mapped from.
+        copies: the files from which they are mapped.
     """
 
     ids: NDArray[Any] | None
@@ -322,7 +322,7 @@ class VertexIds:
         return cls(mapped("original_id"), mapped("original_name_offset"), mapped("original_name"), copies)
 
     def check(self) -> None:
-        """Compare the files with the checksums of the copied ids; to be called when the ids have been read.
+        """Compare the files with the checksums of the copied ids; call it after reading the ids.
 
         Raises:
             DamagedWorkError: one has changed.
@@ -331,7 +331,7 @@ class VertexIds:
             copy.check()
 
     def columns(self, vertices: NDArray[Any]) -> list[Any]:
-        """The ids of vertices; if these have names, their numbers and then the names."""
+        """The ids of vertices; if vertices have names, their numbers and then their names."""
         found: list[Any] = [vertices if self.ids is None else self.ids[vertices]]
         if self.offset is not None and self.text is not None:
             try:
@@ -348,7 +348,7 @@ def _names_of(vertices: NDArray[Any], offset: NDArray[Any], text: NDArray[Any]) 
 
 
 def entries_at_once(*, has_names: bool) -> int:
-    """Number of entries in memory at once, whose ends may have names."""
+    """Number of entries in memory at once, given that their ends may have names."""
     return max(1, _NUMBERS_AT_ONCE // (_NAME_NUMBERS if has_names else 1))
 
 
@@ -368,7 +368,7 @@ _EPOCH = "epoch"
 
 
 def metrics_table(run: Run) -> Table:
-    """Return the epochs, counted from 1, and every figure that was measured; figures of some epochs only have gaps.
+    """Return the epochs, counted from 1, and every measured figure, with gaps in epochs without the figure.
 
     A ``.npy`` file holds the losses.
 

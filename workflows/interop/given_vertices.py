@@ -1,4 +1,4 @@
-"""Pairs and vertices that a user's file names by the ids of the source, as vertices of the graph."""
+"""Finds the vertices of the graph for pairs and lists of source ids in a user's file."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from gnnloom.storage.wording import counted, shell_command
 
 #: Ids of the vertices that may be sources of pairs, and targets.
 Ends = tuple[SourceIds, SourceIds]
-#: Most vertices whose ids are in memory at a time; fewer if they are long.
+#: Maximum number of vertices whose ids are in memory at a time; fewer if the ids are long.
 _AT_ONCE: Final = 1 << 22
-#: Ids of pairs that are looked up at a time, an even number.
+#: Number of ids of pairs that are looked up at a time; even.
 _IDS: Final = 1 << 18
-#: Lines of a list of vertices that are read at a time.
+#: Number of lines of a list of vertices that are read at a time.
 _LINES: Final = 1 << 16
-#: Characters that begin comments, and a separator that no line has, so that it is one field.
+#: Characters that begin comments, and a separator that occurs in no line, so that each line is one field.
 _SIGNS: Final = ("#", "%")
 _NO_SEPARATOR: Final = b"\x1f"
 
@@ -49,11 +49,11 @@ def open_pairs(path: Path, header: bool | None = None) -> PairList:
     ``payments.csv:account,shop`` names the columns of both ends; otherwise, they are the first two or have usual names.
 
     Args:
-        header: whether the first line of text names the columns; by default, if it is recognized.
+        header: whether the first line of text names the columns; by default, this is detected.
 
     Raises:
         NotFoundError: there is no such file.
-        InputError: it has another format, or nothing in it; or other than two columns are named.
+        InputError: it has another format or is empty; or the number of named columns is not two.
     """
     location, columns = split_location(str(path))
     if columns and len(columns) != 2:
@@ -130,11 +130,11 @@ def understood_vertices(graph: SourceIds, path: Path) -> Understood:
 
 
 def read_vertices(graph: SourceIds, path: Path) -> NDArray[np.int64]:
-    """Read a text file with the id of a vertex in each line, perhaps in quotes; or a column of a table.
+    """Read a text file with the id of a vertex in each line, optionally in quotes; or a column of a table.
 
-    ``users.parquet:user_id`` and ``users.csv:user_id`` name a column, and a Parquet file alone for its first one.
-    Blank lines of text are left out. As in files of edges, lines that begin with # or % are comments before the first
-    id, and among numbers anywhere. A line that is the name of a vertex is never a comment.
+    ``users.parquet:user_id`` and ``users.csv:user_id`` name a column, and a Parquet file alone stands for its first
+    column. Blank lines of text are left out. As in files of edges, lines that begin with # or % are comments before the
+    first id, and among numbers anywhere. A line that is the name of a vertex is never a comment.
 
     Returns:
         (num_ids,) int64 vertices, in the order of the file.
@@ -214,7 +214,7 @@ def find_vertices(graph: SourceIds, what: str, ids: ArrayLike) -> NDArray[np.int
 
 
 def are_texts(ids: ArrayLike) -> bool:
-    """Whether ids in memory are texts, such as names, and not numbers."""
+    """Whether ids in memory are strings, such as names, and not numbers."""
     return np.asarray(ids).dtype.kind in "UTO"
 
 
@@ -233,7 +233,7 @@ def ids_in(graph: SourceIds, start: int, stop: int) -> list[str]:
 
 
 def matching_vertices(graph: SourceIds, other: SourceIds) -> Iterator[NDArray[np.int64]]:
-    """The vertices of a graph, or of a type, with the ids of the vertices of another one, some at a time.
+    """For the vertices of a graph or type, piece by piece, the vertices of another graph or type with the same ids.
 
     Yields:
         (count,) int64 vertices of ``graph``; -1 where it has no vertex with this id.
@@ -244,13 +244,13 @@ def matching_vertices(graph: SourceIds, other: SourceIds) -> Iterator[NDArray[np
 
 
 def _id_of(line: str) -> str:
-    """The id in a line, without quotes and blanks around it."""
+    """The id in a line, without surrounding quotes and blanks."""
     text = line.strip()
     return split_fields(text, _NO_SEPARATOR)[0] if text[0] == '"' else text
 
 
 def _without_comments(ids: dict[int, str], finder: _VertexFinder) -> dict[int, str]:
-    """The first ids of a file, by line, without the comments before them."""
+    """The first ids of a file, by line, without preceding comments."""
     others = dict(dropwhile(lambda each: each[1][:1] in _SIGNS, ids.items()))
     leading = {line: text for line, text in ids.items() if line not in others}
     known = np.flatnonzero(finder.places(_names(leading.values())) >= 0)
@@ -276,7 +276,7 @@ class _PairFinder:
         """(num_pairs, 2) int64 pairs.
 
         Args:
-            ids: of both ends, pair after pair.
+            ids: ids of both ends, pair after pair.
             where: the place of an id in the file, from its number.
 
         Raises:

@@ -31,7 +31,7 @@ def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZER
         graph: key, to choose between several graphs.
 
     Returns:
-        Of a graph with types, what :func:`to_hetero_data` returns. Otherwise ``edge_index`` (2, edge) int64, sources
+        For a graph with types, the result of :func:`to_hetero_data`. Otherwise ``edge_index`` (2, edge) int64, sources
         first; ``edge_weight`` (edge,) if the graph is weighted; and the arrays of :func:`vertex_arrays`.
 
     Raises:
@@ -52,7 +52,7 @@ def to_pyg(dataset: Dataset, graph: str | None = None, max_nnz: int = MAX_NONZER
 
 
 def typed_graph(dataset: Dataset, key: str | None = None) -> TypedGraph | None:
-    """The graph with types that a key chooses, or that is all that a dataset has; None if it is another graph."""
+    """The graph with types that a key chooses, or the only graph of a dataset; None if it has no types."""
     # A graph without held-out edges is chosen by its key only.
     infos = dataset.ingested_graphs() if key is None else dataset.artifacts("graph")
     complete = [info for info in infos if info.state == "complete"]
@@ -133,7 +133,7 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
     Returns:
         The arrays that the dataset has: ``x`` (vertex, feature) float32; ``y`` (vertex,) int64 with -1 for no label,
         or (vertex, class) float32 of zeros and ones with NaN for unknown labels, or (vertex, target) float32 numbers to
-        predict with NaN for unknown ones; ``train_mask``, ``val_mask`` and ``test_mask`` (vertex,) bool; and all others
+        predict with NaN if unknown; ``train_mask``, ``val_mask`` and ``test_mask`` (vertex,) bool; and all others
         by name.
     """
     if key is None and not dataset.untyped_vertices():

@@ -83,7 +83,7 @@ def _parse(file: Path, number: int, line: bytes, highest: int) -> int:
     return int(text)
 
 
-#: The partition's ``method``, as no partitioner of ours made it.
+#: The partition's ``method``, because no partitioner of gnnloom made it.
 METHOD = "file"
 
 
@@ -98,7 +98,7 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
         InputError: the file is not a partition of the graph.
     """
     with own_folder() as folder:
-        # Mapped from a file, as it may not fit the memory.
+        # Mapped from a file, because it may not fit in memory.
         part = create_part_vector(Path(folder, "part.npy"), graph.num_vertices)
         num_parts = read_metis_part(file, part, parts)
         # The key depends on the file's content: the same partition in another file is the same artifact.
@@ -108,12 +108,12 @@ def store_metis_part(dataset: Dataset, graph: Graph, file: Path, parts: int | No
                 return Partition(Artifact(writer.path))
             with writer.task("part/0") as output:
                 output.add(write_array(writer.path, "part", part, ("vertex",)))
-            # Measured by our own counter, whatever the other program reports; its tasks map the parts from a file.
+            # Measured by gnnloom's own counter, not taken from the other program; its tasks map the parts from a file.
             with writer.task("quality/0") as output:
                 path, transpose = writer.work / "parts", transpose_graph(dataset, graph, cluster)
                 write_vector(path, [part])
                 plan = MeasurePlan.of(graph, transpose, num_parts, cluster.memory, "nonzeros", writer, path)
-                # 0.0: no imbalance was asked for.
+                # 0.0: no imbalance was requested.
                 record_quality(output, plan, cluster, METHOD, 0.0)
             sizes = {"vertex": graph.num_vertices}
             return Partition(writer.commit(["part/0", "quality/0"], sizes, {"quality": output.facts}))

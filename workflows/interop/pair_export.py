@@ -25,7 +25,7 @@ def pair_table(dataset: Dataset, key: str | None = None) -> Table:
     instead of names.
 
     Args:
-        key: of the links.
+        key: key of the links.
 
     Raises:
         NotFoundError: the dataset has no such links, or the graph that they were drawn from is gone.
@@ -58,7 +58,7 @@ def _pieces(links: Links, ends: tuple[SourceIds, SourceIds], relation: Relation 
 
 
 def _ranges(links: Links, split: str, step: int, relation: Relation | None) -> Iterator[tuple[int | None, int, int]]:
-    """Ranges of the pairs of a split, which have edges of one block of the relation, and the number of the block."""
+    """Ranges of pairs of a split whose edges are in one block of the relation, and the number of the block."""
     for start in range(0, links.num_pairs[split], step):
         stop = min(start + step, links.num_pairs[split])
         if relation is None:

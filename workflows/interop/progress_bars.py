@@ -87,7 +87,7 @@ def phases_shown(bars: BarHandler | None) -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[None]:
-    """Show a bar for each phase of the stages, trainings and predictions that run inside the block.
+    """Show a bar for each phase of stages, training runs and predictions inside the block.
 
     In a notebook, the bars are below the cell; elsewhere they are on standard error.
 

@@ -49,7 +49,7 @@ def value_columns(relation: Relation) -> list[ExportedColumn]:
 
 
 def _in_blocks(relation: Relation, number: int) -> ArrayReader | None:
-    """The times or weights that a block has."""
+    """The times or weights of a block."""
     times = relation.times(number)
     return relation.weights(number) if times is None else times
 
@@ -83,7 +83,7 @@ def _values(relation: Relation, number: int, first: int, start: int, stop: int) 
     """The values that are stored next to some edges of a block.
 
     Args:
-        first: place of the first edge of the block among all of the relation.
+        first: position of the block's first edge among all edges of the relation.
         start, stop: the edges, within the block.
     """
     label: NDArray[Any] | None = None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gnnloom.trainer.training.best_targets import FoundPairs
     from gnnloom.trainer.training.pair_scores import PairModel
 
-#: Scored pairs that a command prints.
+#: Number of scored pairs that a command prints.
 SHOWN_PAIRS: Final = 10
 
 
@@ -49,7 +49,7 @@ class PairRequest:
         pairs: file with the pairs to score, or (num_pairs, 2) ids of the source; or else
         top: number of targets to find for each vertex.
         of: file with the vertices, or (num_vertices,) ids of the source; None for all.
-        header: whether the first line of the file with the pairs names the columns; None if the user did not say.
+        header: whether the first line of the file with the pairs names the columns; None if not given.
     """
 
     pairs: Path | ArrayLike | None = option(  # noqa: RUF009 - an option is immutable
@@ -102,11 +102,11 @@ class PairRequest:
         return [understood_vertices(ends[0], self.of)] if isinstance(self.of, Path) else []
 
     def check(self, run: Run) -> None:
-        """Check that the wishes go together, and that a run predicts them.
+        """Check that the request is consistent, and that the run can answer it.
 
         Raises:
             NotFoundError: there is no such file.
-            InputError: they do not, or it does not.
+            InputError: the request contradicts itself, or the run does not predict pairs.
         """
         if self.pairs is not None and self.top is not None:
             raise InputError("pairs and top: choose one of them")
@@ -142,7 +142,7 @@ def write_asked(
     take: Callable[[Table], None] | None = None,
     shown: int = SHOWN_PAIRS,
 ) -> dict[str, Any]:
-    """Write the predictions that were asked for: scores of pairs, or else classes. Collective on a job's ranks.
+    """Write the requested predictions: scores of pairs, or else classes. Collective on a job's ranks.
 
     Args:
         dataset, run: the run that predicts; it has predictions already, unless targets are wanted.
@@ -185,15 +185,15 @@ def scored_pairs(
 ) -> Iterator[Table]:
     """Score pairs with the stored predictions of a run; the table can be read inside the block.
 
-    What is computed goes to temporary files, so that memory grows neither with the pairs nor with the vertices.
+    Results go to temporary files, so that memory grows neither with the pairs nor with the vertices.
 
     Args:
-        read: gives (num_pairs, 2) pairs of vertices, some at a time, from the ids of both ends.
+        read: yields (num_pairs, 2) pairs of vertices, piece by piece, from the ids of both ends.
         decoder: the run's decoder, to confirm the import of a decoder that is not gnnloom's.
 
     Raises:
         NotFoundError: the run has no predictions.
-        InputError: the run predicts vertices, or its decoder is not confirmed; and what ``read`` raises.
+        InputError: the run predicts vertices, or its decoder is not confirmed; and any error of ``read``.
     """
     from gnnloom.trainer.training.pair_scores import PairScorer
 
@@ -211,7 +211,7 @@ def pair_table(
 
     Args:
         ends: ids of the vertices that the pairs join.
-        scored: (num_pairs, 2) pairs and their scores, some at a time.
+        scored: (num_pairs, 2) pairs and their scores, piece by piece.
     """
     from gnnloom.trainer.training.best_targets import FoundPairs
 
@@ -224,7 +224,7 @@ def pair_table(
 
 
 def wanted_sources(dataset: Dataset, run: Run, of: Path | ArrayLike | None) -> NDArray[np.int64] | None:
-    """The vertices that a file lists by their ids, or of ids in memory; None, for all, without either.
+    """The vertices of ids in a file or in memory; None, which stands for all vertices, without either.
 
     Raises:
         NotFoundError: there is no such file.
@@ -256,7 +256,7 @@ def top_pairs(
 
     Raises:
         NotFoundError: the run has no predictions.
-        InputError: an id is not one of the graph, or the run predicts something else.
+        InputError: an id is not in the graph, or the run does not predict pairs.
     """
     from gnnloom.trainer.training.best_targets import best_targets, found_pairs
     from gnnloom.trainer.training.pair_scores import PairScorer
@@ -271,7 +271,7 @@ def top_pairs(
 
 
 def ids_as_text(ids: SourceIds, vertices: NDArray[np.int64]) -> NDArray[Any]:
-    """The ids of vertices in the source as texts, in an array of the same shape; empty for -1."""
+    """The source ids of vertices as strings, in an array of the same shape; empty for -1."""
     there = vertices >= 0
     found = np.full(vertices.shape, "", object)
     with own_folder() as folder:
@@ -292,7 +292,7 @@ def ranks_found(
         sources: called on the first rank; returns the vertices, or None for all.
 
     Yields:
-        The summary of the prediction, and the folder of the first rank in which the targets are inside the block.
+        The summary of the prediction, and the first rank's folder with the targets, which exists inside the block.
     """
     from gnnloom.trainer.training.best_targets import GivenSources
 
@@ -345,7 +345,7 @@ def targets_of(
         scorer = PairModel.of(dataset, run, decoder=decoder)
         scorer.check_sources(vertices)
         config = PredictConfig.of_run(dataset, run, model=model, decoder=decoder, ranks=here.number(ranks))
-        # With the vectors that are there, whichever checkpoint made them.
+        # With the stored vectors, whichever checkpoint made them.
         return replace(config, epoch=int(run.predictions().facts["epoch"])), scorer
 
     config, scorer = here.agree(settle, lambda settled: settled[0].to_json())

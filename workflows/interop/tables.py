@@ -1,4 +1,4 @@
-"""Tables as files for other programs, written piece by piece: NumPy's .npy and .npz, Parquet and CSV; or as frames."""
+"""Writes tables to files for other programs, piece by piece: NumPy's .npy and .npz, Parquet, CSV; or makes frames."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gnnloom.storage.option import Group, Option
 if TYPE_CHECKING:
     import pandas as pd
 
-#: First characters of a cell of CSV that spreadsheets take for a formula.
+#: First characters of CSV cells that spreadsheets treat as formulas.
 _OF_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 #: The option of commands that write tables.
 SAFE_CSV: Final = Option(
@@ -42,7 +42,7 @@ class ExportedColumn:
     Attributes:
         dtype: None for text, which NumPy's files leave out.
         width: numbers per row; None if each row holds a single value.
-        stands_for_text: whether only NumPy's files have it, in place of a column of text with the same name.
+        stands_for_text: only NumPy's files have the column, in place of a column of text with the same name.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Table:
     plain: tuple[str, ...]
 
     def with_text(self) -> Table:
-        """Without the columns that stand for text."""
+        """The same table without columns that stand for text."""
         kept = [number for number, column in enumerate(self.columns) if not column.stands_for_text]
 
         def pieces() -> Iterator[tuple[Any, ...]]:
@@ -75,7 +75,7 @@ class Table:
         return replace(self, columns=tuple(self.columns[number] for number in kept), pieces=pieces)
 
     def safe(self) -> Table:
-        """The same rows, with an apostrophe before texts that a spreadsheet takes for formulas."""
+        """The same rows, with an apostrophe before text that a spreadsheet would treat as a formula."""
 
         def pieces() -> Iterator[tuple[Any, ...]]:
             for piece in self.pieces():
@@ -92,7 +92,7 @@ def _safe(texts: Iterable[str]) -> list[str]:
 
 
 def first_rows(table: Table, count: int) -> list[dict[str, Any]]:
-    """The first rows of a table as values of JSON by the names of their columns; None for what is not a number."""
+    """The first rows of a table as JSON values by column; None for values that are not finite numbers."""
     rows: list[dict[str, Any]] = []
     table = table.with_text()
     for piece in table.pieces():
@@ -114,7 +114,7 @@ def check_file(path: Path | None, *, safe_csv: bool = False) -> None:
     """Check an output file's name before anything is computed for it.
 
     Args:
-        safe_csv: the file is to be safe for spreadsheets, see :func:`write_table`.
+        safe_csv: make the file safe for spreadsheets; see :func:`write_table`.
 
     Raises:
         InputError: its suffix is not in ``WRITERS``, it names a folder, or its folder does not exist; or ``safe_csv``
@@ -137,8 +137,8 @@ def write_table(table: Table, path: Path, *, safe_csv: bool = False) -> None:
     """Write a table in the format that the file's suffix names; the file appears only when it is complete.
 
     Args:
-        safe_csv: put an apostrophe before texts in a ``.csv`` that a spreadsheet takes for formulas. Such names are not
-            the vertices' ids any more.
+        safe_csv: put an apostrophe before text in a ``.csv`` that a spreadsheet would treat as a formula. Such names
+            are then no longer the vertices' ids.
 
     Raises:
         InputError: as :func:`check_file`.
@@ -175,7 +175,7 @@ def pandas() -> Any:
     """The package pandas, which takes a while to import.
 
     Raises:
-        MissingPackageError: it is not installed.
+        MissingPackageError: pandas is not installed.
     """
     try:
         import pandas as pd
@@ -199,7 +199,7 @@ def _write_npz(table: Table, path: Path) -> None:
         for column in table.columns:
             if column.dtype is not None:
                 # An archive has one open file at a time, so each column takes its own pass over the rows. zip64 must
-                # be chosen before the size is known, as the rows are streamed.
+                # be chosen before the size is known, because the rows are streamed.
                 with archive.open(f"{column.name}.npy", "w", force_zip64=True) as file:
                     _write_array(table, (column.name,), file)
 

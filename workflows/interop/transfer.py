@@ -1,4 +1,4 @@
-"""Gives a trained run to another graph, so that it predicts there: a run with the same weights in that dataset."""
+"""Transfers a trained run to another graph, to predict there: makes a run with the same weights in that dataset."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 AnyData = TypeVar("AnyData", Data, TypedData)
 
-#: What becomes of vertices whose learned vectors the run does not have.
+#: Choices for vertices without a learned vector in the run.
 UNKNOWN: Final = ("error", "zero")
 #: Hexadecimal digits of the digest in the name of a transferred run.
 _DIGITS: Final = 8
@@ -53,14 +53,14 @@ _DIGITS: Final = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Elsewhere(Config):
-    """Another graph for a run to predict on, than the one that it was trained on.
+    """A graph for predictions, other than the training graph of the run.
 
     Attributes:
-        on: dataset of the graph; None for the run's own.
-        graph: key of the graph; None for the only one.
-        vertices: key of the vertex data; None for the only ones of the graph.
-        unknown: what becomes of a vertex whose learned vector the run does not have: ``error``, or ``zero`` for a
-            vector of zeros.
+        on: dataset of the graph; None for the run's dataset.
+        graph: key of the graph; None for the only graph.
+        vertices: key of the vertex data; None for the only vertex data of the graph.
+        unknown: treatment of a vertex without a learned vector in the run: ``error``, or ``zero`` for a vector of
+            zeros.
     """
 
     on: str | None = option(
@@ -107,9 +107,9 @@ class PlannedTransfer:
     Attributes:
         dataset: dataset of the other graph.
         run: the transferred run, which may not exist yet.
-        transfer: what its file says.
+        transfer: contents of its file.
         config: its configuration.
-        inputs: kind to key of what it reads.
+        inputs: kind to key of the artifacts that it reads.
         checkpoint: the checkpoint to copy.
         learned: names of the arrays of the checkpoint with a learned vector for each vertex.
     """
@@ -136,10 +136,10 @@ class PlannedTransfer:
 def plan_transfer(
     dataset: Dataset, run: Run, elsewhere: Elsewhere, checkpoint: str = "auto", ranks: int | None = None
 ) -> PlannedTransfer | None:
-    """Check that a trained run can predict on another graph, and plan the run that does; writes nothing.
+    """Check that a trained run can predict on another graph, and plan the transferred run; writes nothing.
 
     Args:
-        dataset, run: the run that was trained.
+        dataset, run: the trained run.
         checkpoint: the checkpoint that predicts: ``best``, ``last`` or ``auto``.
         ranks: number of ranks that predict; by default the number of training ranks.
 
@@ -149,7 +149,7 @@ def plan_transfer(
     Raises:
         NotFoundError: there is no such graph, or the training data of the run were removed.
         InputError: the graph or its vertex data do not fit the run.
-        ExistsError: the name of the transferred run belongs to a run that was trained.
+        ExistsError: the name of the transferred run belongs to a trained run.
     """
     config = TrainConfig.of_run(run)
     compare = _compared_types if config.mode.on_types else _compared
@@ -180,10 +180,10 @@ def transferred(
     Called by one process.
 
     Args:
-        dataset, run, elsewhere, checkpoint, ranks: as :func:`plan_transfer` has them.
+        dataset, run, elsewhere, checkpoint, ranks: as for :func:`plan_transfer`.
 
     Returns:
-        The dataset of the graph, and the run in it; for the graph of the training, the run that was given.
+        The dataset of the graph, and the run in it; for the training graph, the given run.
 
     Raises:
         NotFoundError, InputError: as :func:`plan_transfer`.
@@ -220,14 +220,15 @@ def moved_to(
     checkpoint: str = "auto",
     ranks: int | None = None,
 ) -> Callable[[], tuple[Dataset, Run]]:
-    """Make the run that predicts on another graph, if one is wanted. Collective on a job's ranks.
+    """Make the run that predicts on another graph, if requested. Collective on a job's ranks.
 
     Args:
-        find: opens the dataset and the run that was trained; called on the first rank if another graph is wanted.
+        find: opens the dataset and the trained run; called on the first rank if another graph is requested.
         elsewhere, checkpoint, ranks: as for :func:`plan_transfer`.
 
     Returns:
-        Opens the run that predicts, and its dataset, on any rank; ``find`` if no other graph is wanted.
+        A function that opens the dataset and the run that predicts, on any rank; ``find`` if no other graph is
+        requested.
 
     Raises:
         GnnloomError: as :func:`transferred`.
@@ -262,12 +263,12 @@ def _dataset(dataset: Dataset, elsewhere: Elsewhere) -> Dataset:
     return Catalog(dataset.path.parent).dataset(elsewhere.on) if elsewhere.on else dataset
 
 
-#: The data of the training, the data to predict with, what the run knows of its labels, and what else it reads there.
+#: The training data, the data for predictions, the run's knowledge of labels, and other inputs of predictions.
 _Compared = tuple[Data | TypedData, Data | TypedData, Transfer, dict[str, str]]
 
 
 def _is_own(dataset: Dataset, run: Run, other: Data | TypedData) -> bool:
-    """Whether the data to predict with are the training data, which are not opened: they may have been removed."""
+    """Whether predictions use the training data, which are not opened: they may have been removed."""
     return other.dataset.path == dataset.path and other.inputs.items() <= run.inputs().items()
 
 
@@ -318,7 +319,7 @@ def _still_there(run: Run, open_data: Callable[[], AnyData]) -> AnyData:
     """The data that a run was trained on.
 
     Raises:
-        NotFoundError: they were removed.
+        NotFoundError: the data were removed.
     """
     try:
         return open_data()
@@ -350,7 +351,7 @@ def _known_data(dataset: Dataset, run: Run, config: TrainConfig, trained: Data |
 
 
 def _name(dataset: Dataset, run: Run, other: Data | TypedData) -> str:
-    """Name of the transferred run, which is the same whenever the run predicts on these data."""
+    """Name of the transferred run; always the same for predictions of the run on these data."""
     content = json.dumps([dataset.name, run.name, other.inputs], sort_keys=True)
     return f"{run.name}-on-{hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]}"
 
@@ -365,7 +366,7 @@ def _config(
     products: Mapping[str, str],
     ranks: int | None,
 ) -> dict[str, Any]:
-    """The configuration of the transferred run: what the training settled from its data is stated."""
+    """The configuration of the transferred run, with explicit values for options that training took from its data."""
     given = config.algorithm.ranks if ranks is None else ranks
     steps = list(config.mode.steps)
     if products and not steps:
@@ -382,7 +383,7 @@ def _config(
         "steps": steps,
         "propagated": products.get("propagated"),
         **dict.fromkeys(("shards", "method", "permutation", "samples", "links")),
-        # Keys of the training; the inputs of the run say what it reads.
+        # Keys of training data; the inputs of the run tell what it reads.
         "vertex_data": [],
         "save_embeddings": False,
         "log": [],
@@ -402,9 +403,9 @@ def _feature_norm(run: Run, config: TrainConfig, trained: Data | TypedData) -> s
 def _sealed(
     known: Transfer, stored: StoredCheckpoint, config: Mapping[str, Any], reads: Mapping[str, str], unknown: str
 ) -> Transfer:
-    """The transfer, with a digest of all that it is made from."""
+    """The transfer, with a digest of all its inputs."""
     arrays = {name: reader.record.content_json() for name, reader in stored.readers.items()}
-    # The ranks do not change what is predicted; where the catalog is does not either.
+    # Neither the number of ranks nor the place of the catalog changes predictions.
     kept = {name: value for name, value in config.items() if name not in {"catalog", "ranks", "grid"}}
     content = json.dumps([arrays, kept, dict(reads), unknown], sort_keys=True, default=str)
     facts = {name: value for name, value in vars(known).items() if name not in {"epoch", "source"}}
@@ -416,10 +417,10 @@ def _rows_by_id(reader: ArrayReader, trained: SourceIds, other: SourceIds, where
 
     Args:
         where: the dataset of the other graph, for messages.
-        unknown: what becomes of a vertex without a learned vector.
+        unknown: treatment of a vertex without a learned vector.
 
     Raises:
-        InputError: a vertex is unknown, unless its vector is to be zero.
+        InputError: a vertex is unknown, and ``unknown`` is not ``zero``.
     """
     with own_folder() as folder:
         copy = map_copy(reader, folder)

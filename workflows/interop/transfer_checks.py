@@ -17,7 +17,7 @@ from gnnloom.storage.wording import counted, shell_command
 
 #: Array of a checkpoint with the learned vector of each vertex.
 LEARNED: Final = "parameter/feature"
-#: Classes that an error lists.
+#: Maximum number of classes that an error lists.
 _SHOWN: Final = 5
 
 
@@ -26,7 +26,7 @@ class Data:
     """A graph and its vertex data.
 
     Attributes:
-        vertices: None if the graph has none.
+        vertices: vertex data; None if the graph has none.
     """
 
     dataset: Dataset
@@ -45,7 +45,7 @@ class Data:
         return {"graph": self.graph.artifact.key, **of_vertices}
 
     def ingested(self, name: str) -> Any:
-        """A parameter with which the graph was ingested, also if links were held out of it since."""
+        """A parameter with which the graph was ingested, even if links were later held out of it."""
         key = self.dataset.origin(self.graph.artifact.key)
         return self.dataset.find("graph", key).parameters.get(name)
 
@@ -54,7 +54,7 @@ def check_graph(trained: Data, other: Data) -> None:
     """Check that two graphs are of one kind: with or without weights, directions and self loops.
 
     Raises:
-        InputError: they differ.
+        InputError: the graphs differ.
     """
     path = other.graph.artifact.path
     for before, now, kinds, option in (
@@ -79,12 +79,12 @@ def check_features(trained: Vertices, other: Vertices | None, where: str, of_typ
 
     Args:
         trained: vertex data of the training.
-        other: vertex data to predict with; None if the graph has none.
+        other: vertex data for predictions; None if the graph has none.
         where: the dataset of ``other``, for messages.
         of_type: type of the vertices, in a graph with types.
 
     Raises:
-        InputError: they are not, or there are no features.
+        InputError: columns differ, or there are no features.
     """
     typed = [] if of_type is None else ["--of-type", of_type]
     if other is None or not other.has_feature:
@@ -147,7 +147,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def renumbered(transfer: Transfer, vertices: Vertices) -> list[int]:
-    """The class of a transferred run that each class of some labels is; empty if the vertices have no labels.
+    """Number in a transferred run of each class of some labels; empty if the vertices have no labels.
 
     Raises:
         InputError: the run was not trained on a class.
@@ -158,11 +158,11 @@ def renumbered(transfer: Transfer, vertices: Vertices) -> list[int]:
 
 
 def _class_numbers(transfer: Transfer, names: Sequence[str], num_classes: int, where: str) -> list[int]:
-    """The class of a run that each class of some labels is.
+    """Number in a run of each class of some labels.
 
     Args:
         names: names of the classes of the labels; empty if they are numbers.
-        num_classes: number of their classes.
+        num_classes: number of classes of the labels.
         where: the vertex data with the labels, for messages.
 
     Raises:
@@ -194,7 +194,7 @@ def find_products(trained: Propagated, other: Data, steps: Sequence[int]) -> Pro
         steps: powers of the adjacency that the run reads.
 
     Raises:
-        NotFoundError: there are none that were made in the same way; the message has the command that makes them.
+        NotFoundError: no such features were made in the same way; the message has the command that makes them.
     """
     same = {"of": trained.of, "normalization": trained.normalization, "ppr": trained.ppr}
     for info in other.dataset.artifacts("propagated"):

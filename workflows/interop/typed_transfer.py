@@ -1,4 +1,4 @@
-"""Compares the graph with types that a run was trained on with another one that the run is to predict on."""
+"""Compares the training graph of a run on types with another graph, for predictions on the latter."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _COLUMNS: Final = {"weight": "a weight", "time": "a time", "feature": "features"
 
 
 def other_graph(dataset: Dataset, graph: str | None, vertices: str | None) -> TypedGraph:
-    """The graph with types that a run is to predict on.
+    """The graph with types for the predictions of a run.
 
     Args:
         dataset: dataset of the graph.
-        graph: key of the graph; None for the only one.
-        vertices: choice of vertex data as ``TYPE=KEY,...``, and so of their graph; None for the only ones.
+        graph: key of the graph; None for the only graph.
+        vertices: choice of vertex data as ``TYPE=KEY,...``, and so of their graph; None for the only vertex data.
 
     Raises:
         NotFoundError: there is no such graph.
-        InputError: there are several, and no choice.
+        InputError: there are several graphs, and no choice.
     """
     return dataset.typed_graph(graph) if graph is not None else chosen_graph(dataset, _choices(vertices))
 
@@ -56,7 +56,7 @@ class TypedData:
 
     Attributes:
         dataset: dataset of the graph.
-        reads: what the run reads.
+        reads: data that the run reads.
         learns: features of types without features are learned.
     """
 
@@ -69,7 +69,7 @@ class TypedData:
         """The data that a run was trained on.
 
         Raises:
-            NotFoundError: a part of it was removed.
+            NotFoundError: a part of the data was removed.
         """
         links = None if config.mode.relation is None else links_of_run(dataset, run)
         how: dict[str, Any] = {"reverse": config.mode.reverse, "links": links, "trains": False}
@@ -80,12 +80,12 @@ class TypedData:
     def other(
         cls, dataset: Dataset, graph: TypedGraph, vertices: str | None, inputs: Mapping[str, str], config: TrainConfig
     ) -> TypedData:
-        """Another graph, with vertex data of the types that have some in the training.
+        """Another graph, with vertex data of the types that had vertex data in training.
 
         Args:
             dataset: dataset of ``graph``.
             vertices: choice of vertex data; see :func:`other_graph`.
-            inputs: what the run read in the training, by kind.
+            inputs: keys of the training data by kind.
 
         Raises:
             NotFoundError: the graph lacks a type or relation, or its reverses are not stored.
@@ -101,12 +101,12 @@ class TypedData:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Kind to key of what the run reads."""
+        """Keys by kind of the artifacts that the run reads."""
         return self.reads.inputs
 
     @property
     def vertices(self) -> Vertices | None:
-        """Vertex data with the labels that are predicted; None for pairs, and if there are none."""
+        """Vertex data with the predicted labels; None for pairs, and if there are none."""
         return None if self.reads.links is not None else self.reads.stored.get(self.reads.of_types[0].name)
 
     @property
@@ -119,7 +119,7 @@ class TypedData:
         """Check that predictions depend on the same types, relations and columns as in the training.
 
         Raises:
-            InputError: something differs.
+            InputError: a type, a relation or a column differs.
         """
         before, now, where = trained.reads.schema, self.reads.schema, str(self.reads.graph.artifact.path)
         _same(where, "type", [*before.counts], [*now.counts])
@@ -139,7 +139,7 @@ class TypedData:
 
     @property
     def _relations(self) -> list[Relation | ReverseRelation]:
-        """The relations that predictions depend on, in the order of their names."""
+        """The relations on which predictions depend, in the order of their names."""
         found = (each for each in self.reads.relations if each.edge_type in self.reads.schema.columns)
         return sorted(found, key=lambda each: each.edge_type)
 

@@ -36,7 +36,7 @@ def to_xarray(
 
     Raises:
         NotFoundError: the dataset has neither a graph nor vertices, or the graph has no such type.
-        InputError: the graph has types, and none is chosen; or it has none, and one is.
+        InputError: the graph has types, and none is chosen; or it has no types, and a type is chosen.
     """
     found: dict[str, Artifact] = {}
     if graph is not None or dataset.artifacts("graph"):
@@ -99,7 +99,7 @@ class _StoredArray(BackendArray):
         self.dtype = reader.dtype
 
     def __getitem__(self, key: Any) -> Any:
-        # For any other index, xarray asks for the slices that contain it, and selects from these in memory.
+        # For any other index, xarray reads the slices that contain it, and selects from them in memory.
         support = indexing.IndexingSupport.BASIC
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 

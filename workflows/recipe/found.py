@@ -1,4 +1,4 @@
-"""Collects what is known of a recipe before its stages run: the keys of their outputs, and the run that it trains."""
+"""Collects facts about a recipe before its stages run: the keys of their outputs, and the run that it trains."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from gnnloom.workflows.recipe.sections import PropagateSection, SamplesSection
 
 @dataclass(frozen=True)
 class RecipeFacts:
-    """Facts for finding a stage's output: the recipe, and the keys of the stages before.
+    """Facts for finding a stage's output: the recipe, and the keys of earlier stages.
 
     Attributes:
         memory: bytes per worker, which is part of the multilevel partitioner's key.
-        keys: the key of each artifact of the stages before, by stage.
-        restart: the training is to start over.
+        keys: the key of each artifact of earlier stages, by stage.
+        restart: start the training run over.
     """
 
     recipe: Recipe
@@ -43,12 +43,12 @@ class RecipeFacts:
     restart: bool = False
 
     def with_key(self, name: str, key: str) -> RecipeFacts:
-        """The same after one more stage that makes an artifact."""
+        """The same facts after one more stage that makes an artifact."""
         return replace(self, keys={**self.keys, name: key})
 
     @property
     def read_graph(self) -> str:
-        """The key of the graph that the stages after the links read: without held-out edges, if there are any."""
+        """The key of the graph that stages after the links read: without held-out edges, if there are any."""
         graph, links = self.keys["graph"], self.recipe.links
         if "links" not in self.keys or links is None:
             return graph
@@ -58,16 +58,16 @@ class RecipeFacts:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """Kind to key of what stages after the links read."""
+        """Keys by kind of the artifacts that stages after the links read."""
         return {name: key for name, key in self.keys.items() if name != "links"} | {"graph": self.read_graph}
 
     @cached_property
     def config(self) -> TrainConfig:
-        """The training of a recipe that trains, on the artifacts of the stages before.
+        """The configuration of the recipe's training run, on the artifacts of earlier stages.
 
-        The name of its run depends on everything that decides its result. Training for more epochs continues the
-        existing run. Training for fewer epochs than the run has becomes a separate run, so that the longer one stays as
-        it is.
+        The name of its run depends on everything that affects its result. Training for more epochs continues the
+        existing run. Training for fewer epochs than the run has becomes a separate run, so that the longer run stays
+        unchanged.
         """
         recipe, keys = self.recipe, self.keys
         if "samples" in keys:
@@ -83,7 +83,7 @@ class RecipeFacts:
             training = self._on_types(training)
         named = training.named_with_shards(data)
         if recipe.dataset.name in Catalog(recipe.catalog):
-            # Also if the dataset was imported under another name since.
+            # Also if the dataset was later imported under another name.
             name = find_named(self.dataset, training, lambda each: each.named_with_shards(data).run_name)
             named = named.with_options(run=name)
         epochs = named.optimization.epochs
@@ -92,7 +92,7 @@ class RecipeFacts:
         return named
 
     def _on_types(self, training: TrainConfig) -> TrainConfig:
-        """A training on the links and the vertex data of the recipe: the dataset may have others."""
+        """A training run on the links and the vertex data of the recipe: the dataset may have others."""
         if training.task.on_pairs:
             training = training.with_options(links=self.keys["links"])
         if training.mode.vertex_data:
@@ -104,7 +104,7 @@ class RecipeFacts:
         """Keys of the vertex data by type, of a recipe with relations.
 
         Raises:
-            InputError: the rows of a table name their types, which are known once the graph is stored, and it is not.
+            InputError: the rows of a table name their types, which are known only after the graph is stored.
         """
         graph = self.keys["graph"]
         if any(each.tables for each in self.recipe.tables().data) and not self.has("graph", graph):
@@ -140,7 +140,7 @@ class RecipeFacts:
 
     @property
     def run(self) -> Run:
-        """The run of the training, which may not exist yet."""
+        """The training run, which may not exist yet."""
         return self._run_of(self.config)
 
     def _run_of(self, config: TrainConfig) -> Run:
@@ -148,7 +148,7 @@ class RecipeFacts:
 
     @cached_property
     def is_trained(self) -> bool:
-        """Whether the run has finished exactly the training of the recipe, which is not to start over."""
+        """Whether the run has finished exactly the training of the recipe, and must not start over."""
         if self.restart or not self.run.exists:
             return False
         config = self.config
@@ -157,8 +157,8 @@ class RecipeFacts:
         except IncompleteError:
             return False
         is_long_enough = result["epochs"] == config.optimization.epochs or ended_early(result, config.stopping.patience)
-        # Changes leave out the epochs: a run of fewer epochs is the same training, to be continued.
-        # Runs on graphs without types name their shards, which are of one graph.
+        # Changes leave out the epochs: a run of fewer epochs is the same training, which will be continued.
+        # Runs on graphs without types name their shards, which belong to one graph.
         is_same = not self.recipe.relations or self.run.inputs().get("graph") == self.read_graph
         is_same = is_same and before.data.shards == config.data.shards
         return is_same and not config.changes_since(before) and is_long_enough
@@ -189,7 +189,7 @@ class RecipeFacts:
         )
 
     def is_predicted(self, run: Run) -> bool:
-        """Whether a run has the predictions that the recipe asks for, made from the checkpoint that predicts."""
+        """Whether a run has the recipe's predictions, made from the checkpoint for predictions."""
         try:
             predictions = run.predictions()
         except NotFoundError:
@@ -204,7 +204,7 @@ class RecipeFacts:
         return "embedding" in predictions or not (predict.embeddings and self.recipe.training.model.hidden)
 
     def has(self, kind: str, key: str) -> bool:
-        """Whether the dataset has an artifact; the manifest is written last, so one that has it is complete."""
+        """Whether the dataset has an artifact; artifacts with a manifest are complete, because it is written last."""
         return (self.recipe.dataset_path / kind / key / MANIFEST).exists()
 
     @contextmanager
@@ -213,7 +213,7 @@ class RecipeFacts:
         try:
             yield
         except (InputError, NotFoundError) as error:
-            # Keep the class of the error, as callers distinguish a missing file from a bad one.
+            # Keep the class of the error, because callers distinguish a missing file from a bad one.
             kind = NotFoundError if isinstance(error, NotFoundError) else InputError
             raise kind(f"{self.recipe.source_name}: [{section}] {error}") from error
 

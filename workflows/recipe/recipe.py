@@ -67,13 +67,13 @@ from gnnloom.workflows.recipe.unused_keys import (
 #: Folder of the recipes that come with gnnloom.
 RECIPES = Path(__file__).parents[1] / "recipes"
 
-#: Fields of the training that select shards; the recipe's stages make those shards.
+#: Fields of the training run that select shards; the recipe's stages make these shards.
 _SELECTS_SHARDS = ("shards", "method", "permutation")
-#: Fields of the training that a recipe cannot set.
+#: Fields of the training run that a recipe cannot set.
 SETTLED = frozenset({"catalog", "dataset", *_SELECTS_SHARDS})
 #: Sections of recipes without types.
 _WITHOUT_TYPES = ("source", "vertices", "propagate")
-#: Sections of recipes with types whose artifacts no training reads so far.
+#: Sections of recipes with types; training does not read their artifacts yet.
 _NOT_TRAINED = ("partition", "shards")
 
 
@@ -83,10 +83,10 @@ class Recipe:
 
     Attributes:
         source_name: the file it was read from.
-        source: of the edges; of a graph with types, the files of the first relation.
-        links: edges that are held out of the graph that the later stages read; None if none are.
+        source: source of the edges; for a graph with types, the files of the first relation.
+        links: edges that are held out of the graph that later stages read; None if no edges are.
         partition: None if the shards need no partition, or the recipe has types and neither section.
-        shards: of a recipe with types and without shards, a section without a layout.
+        shards: for a recipe with types and without shards, a section without a layout.
         train: None if the recipe stops before the training.
         predict: None if nothing is predicted.
         relations: tables of the relations of a graph with types; empty for other graphs.
@@ -119,7 +119,7 @@ class Recipe:
             settings: ``section.key=value`` each; they override the file.
 
         Raises:
-            InputError: keys are wrong; names their lines and what is allowed.
+            InputError: keys are wrong; the message names their lines and the allowed keys or values.
             NotFoundError: the recipe does not exist.
         """
         document = Document.read(find_recipe(path), settings, LISTS)
@@ -170,10 +170,10 @@ class Recipe:
 
     @property
     def training(self) -> TrainConfig:
-        """The training of a recipe that trains.
+        """The configuration of the recipe's training run.
 
         Raises:
-            InputError: it has none.
+            InputError: the recipe does not train.
         """
         if self.train is None:
             raise InputError(f"{self.source_name}: the recipe has no section [train], so nothing is trained; add one")
@@ -261,7 +261,7 @@ class Recipe:
             for name, section in sections.items()
             if section is not None
         }
-        # An empty list is a value of `hidden` (no hidden layer); for all other keys it means that nothing was given.
+        # An empty list is a value of `hidden` (no hidden layer); for all other keys it means that no value was given.
         given = {
             name: {key: value for key, value in keys.items() if value != () or key == "hidden"}
             for name, keys in content.items()
@@ -331,7 +331,7 @@ def find_bundled(name: str) -> Path:
     """Return the file of a recipe that comes with gnnloom.
 
     Raises:
-        NotFoundError: there is none of this name.
+        NotFoundError: there is no recipe of this name.
     """
     found = next((path for path in bundled_recipes() if path.stem == name), None)
     if found is None:
@@ -340,7 +340,7 @@ def find_bundled(name: str) -> Path:
 
 
 def summary_of(path: Path) -> str:
-    """Return the first sentence of the comment that a recipe begins with."""
+    """Return the first sentence of the comment at the beginning of a recipe."""
     lines = itertools.takewhile(lambda line: len(line) > 1, path.read_text(encoding="utf-8").splitlines())
     text = " ".join(line.removeprefix("#").strip() for line in lines)
     return re.split(r"(?<=[^.]{3}\.)\s", text)[0]
@@ -352,7 +352,7 @@ def _not_found(name: str) -> NotFoundError:
 
 
 def _check_each_section(document: Document) -> None:
-    """Check every section by itself, before sections that depend on each other are compared."""
+    """Check each section separately, before related sections are compared."""
     mistakes = Mistakes()
     with mistakes.noted():
         document.check_sections(SECTIONS)
@@ -449,10 +449,10 @@ def _check_types(document: Document, relations: Sequence[RelationSection], lists
 
 
 def _check_links(document: Document, links: DrawOptions | None, relations: Sequence[str]) -> None:
-    """Check that links are of a relation if the recipe has some, and of none otherwise.
+    """Check that links name a relation if and only if the recipe has relations.
 
     Raises:
-        InputError: they are not, or there is no such relation; names the line.
+        InputError: they do not, or there is no such relation; names the line.
     """
     if links is None or (not relations and links.relation is None):
         return
@@ -505,7 +505,7 @@ def _check_types_of_parts(
 
 
 def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mistakes) -> TrainConfig | None:
-    """Read the section on the training; None if there is none."""
+    """Read the section on training; None if there is none."""
     if "train" not in document.sections:
         return None
     settled = {"catalog": str(root.resolve()), "dataset": dataset.name}
@@ -518,7 +518,7 @@ def _train(document: Document, root: Path, dataset: DatasetSection, mistakes: Mi
 def _check_typed_training(
     document: Document, train: TrainConfig | None, links: DrawOptions | None, *, is_typed: bool
 ) -> None:
-    """Check that a training is on types if the recipe has some, and on pairs of the relation of its links.
+    """Check that training uses types if and only if the recipe has types, and the pairs of the relation of its links.
 
     Raises:
         InputError: it is not; names the line.
@@ -579,7 +579,7 @@ def _shards(document: Document, algorithm: AlgorithmConfig | None, mistakes: Mis
     shards = document.build("shards", ShardsSection)
     if document.entries("relations") and "shards" not in document.sections:
         return shards
-    # Options of grid shards mean a grid.
+    # Options of grid shards imply a grid.
     meant = "grid" if document.sections.get("shards", {}).keys() - {"reorder"} else "row"
     needed = algorithm.kind.reads.name if algorithm else shards.layout or meant
     settled = dataclasses.replace(shards, layout=needed)

@@ -1,4 +1,4 @@
-"""The keys of recipes, read from the dataclasses: for the manual, and for new recipes with every key in them."""
+"""Lists the keys of recipes, from the dataclasses: for the manual, and for new recipes with every key."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Key:
 
 @dataclass(frozen=True)
 class SectionReference:
-    """A section of a recipe: what it is for, and its keys, in groups.
+    """A section of a recipe: its purpose, and its keys in groups.
 
     Attributes:
         is_list: the recipe may have several of this section, with two brackets.
@@ -68,12 +68,12 @@ class SectionReference:
 
     @property
     def title(self) -> str:
-        """The name as it is in a recipe."""
+        """The name of the section in a recipe."""
         return f"[[{self.name}]]" if self.is_list else f"[{self.name}]"
 
     @property
     def anchor(self) -> str:
-        """The name as it is in links to the manual."""
+        """The name of the section in links to the manual."""
         return f"list-of-{self.name}" if self.is_list else self.name
 
     @property
@@ -97,7 +97,7 @@ def recipe_sections() -> tuple[SectionReference, ...]:
     return (*sections[:after], *tables, *sections[after:])
 
 
-#: What every section is for.
+#: Purpose of every section.
 _PURPOSES = {
     "catalog": "Folder of the datasets.",
     "dataset": "Name of the dataset, and how edges become its graph.",
@@ -118,7 +118,7 @@ _PURPOSES = {
     "cluster": "Where the stages before training run; options of the command override it.",
     "slurm": "Sizes of the batch jobs that `gnnloom run --emit slurm` writes.",
 }
-#: What every list of sections is for.
+#: Purpose of every list of sections.
 _OF_LISTS = {
     "relations": (
         "The table of a relation, once for each relation of a graph with types, instead of `[source]`. `[links]`"
@@ -130,7 +130,7 @@ _OF_LISTS = {
 
 
 def _keys(section: str, kind: type[Any]) -> Iterator[Key]:
-    # What a recipe cannot set, as it follows from other sections.
+    # Fields that a recipe cannot set, because they follow from other sections.
     left_out = SETTLED if section == "train" else ()
     by_format = _WITH_FORMATS[section]() if section in _WITH_FORMATS else {}
     for option, annotation in (
@@ -179,7 +179,7 @@ def write_new_recipe(path: Path) -> None:
 
     Raises:
         ExistsError: the file exists.
-        NotFoundError: its folder does not.
+        NotFoundError: the folder of the file does not exist.
     """
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -194,10 +194,10 @@ def new_recipe(name: str) -> str:
     """Return the text of a new recipe.
 
     Args:
-        name: name of its file, from which the name of the dataset follows.
+        name: name of its file, which determines the name of the dataset.
     """
     dataset = re.sub(r"[^a-z0-9._-]+", "-", name.lower().removesuffix(".toml")).strip(".-_") or "graph"
-    # The few keys that a recipe cannot do without.
+    # The few required keys of a recipe.
     given = {("dataset", "name"): dataset, ("source", "path"): "edges.txt.gz"}
     blocks = [_HEAD.format(name=name)]
     for section in (each for each in recipe_sections() if not each.is_list):

@@ -18,7 +18,7 @@ from gnnloom.workflows.recipe.stages.vertices import check_trainable
 
 @dataclass(frozen=True)
 class Assignment:
-    """A checked recipe, the stages to run, and the cluster that runs those before training."""
+    """A checked recipe, the stages to run, and the cluster for the stages before training."""
 
     recipe: Recipe
     workload: RecipeStages
@@ -53,7 +53,7 @@ class RecipeRequest:
         cluster: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
         first, last: first and last stage to run.
         performance_report: HTML file for Dask's report, if one is wanted.
-        restart: start the training over instead of continuing it; the stages before it are kept.
+        restart: start the training run over instead of continuing it; earlier stages are kept.
     """
 
     recipe: Path
@@ -69,13 +69,13 @@ class RecipeRequest:
         """Read the recipe and check everything that can be known before anything runs.
 
         Args:
-            ranks: the ranks that are to train; without, nothing is to run.
+            ranks: the ranks for training; None if the recipe will not run.
 
         Raises:
-            InputError, NotFoundError: the recipe, or a source that it names, cannot be used, there is no training to
-                start over, or the job has another number of ranks.
+            InputError, NotFoundError: the recipe, or a source that it names, cannot be used, there is no training run
+                to start over, or the job has another number of ranks.
             LaunchError: ranks cannot be started here.
-            ExistsError: the run's name in the recipe belongs to another training, and ``restart`` was not asked for.
+            ExistsError: the run's name in the recipe belongs to another training run, and ``restart`` is not given.
             IncompleteError: a stage before ``first`` is not done.
         """
         recipe = Recipe.read(self.recipe, self.catalog, self.settings)
@@ -93,7 +93,7 @@ class RecipeRequest:
         workload = find_workload(recipe, options.memory, restart=self.restart)
         if recipe.train is not None and not self.restart:
             workload.found.refuse_other_run()
-        # A graph alone needs no vertex data.
+        # A recipe that makes only a graph needs no vertex data.
         if self.last != "graph" and not recipe.relations:
             check_trainable(recipe, workload.all_keys.get("vertices"))
         asked = workload.within(self.first, self.last)
@@ -106,9 +106,9 @@ class RecipeRequest:
         if ranks is not None and asked.needs_ranks:
             wanted, comm = recipe.num_ranks, ranks.comm
             if comm is None:
-                # A missing launcher is found now rather than after hours of preparation.
+                # Find a missing launcher now rather than after hours of preparation.
                 chosen_transport().launcher(wanted)
-            # These ranks become the trainer's, which cannot be more or fewer.
+            # These ranks become the trainer's ranks, whose number is fixed.
             elif wanted != comm.size:
                 section, key = ("partition", "parts") if recipe.train is None else ("train", "ranks")
                 raise InputError(

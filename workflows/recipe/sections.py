@@ -27,7 +27,7 @@ from gnnloom.workflows.interop.scored_pairs import PairRequest
 from gnnloom.workflows.interop.tables import check_file
 from gnnloom.workflows.interop.transfer import Elsewhere
 
-#: Least bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
+#: Minimum bytes per core in a batch script. Less would be written as 0M, which asks Slurm for all memory of a node.
 _LEAST_MEMORY = 1 << 20
 _INGEST, _GRID, _PROPAGATE = options_of(IngestOptions), options_of(GridOptions), options_of(PropagateConfig)
 _PAIRS = options_of(PairRequest)
@@ -35,7 +35,7 @@ _PAIRS = options_of(PairRequest)
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogSection:
-    """``[catalog]``: where the datasets are."""
+    """``[catalog]``: place of the datasets."""
 
     path: str | None = option(None, "Folder of the datasets; the command's `--catalog` by default.")
 
@@ -62,13 +62,13 @@ class DatasetSection:
         return IngestOptions(self.undirected, self.self_loops, self.ids, self.merge, self.codec)
 
     def typed_options(self) -> TypedOptions:
-        """The options of graphs with types alone."""
+        """The options that only graphs with types have."""
         return TypedOptions(self.unknown)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsSection:
-    """``[shards]``: what each rank reads."""
+    """``[shards]``: the files that training ranks read."""
 
     layout: str | None = option(
         None,
@@ -107,11 +107,10 @@ class SamplesSection:
         parse_memory(self.cache_memory)
 
     def options(self, train: TrainConfig) -> SampleOptions:
-        """Return the options of the stage for a training.
+        """Return the options of the stage for a training run.
 
         Raises:
-            InputError: the training draws no neighbors, trains on pairs, names other samples, or leaves its fan-outs
-                open.
+            InputError: the training run draws no neighbors, trains on pairs, names other samples, or lacks fan-outs.
         """
         if train.mode.name != SampleOptions.mode:
             raise InputError(
@@ -184,10 +183,10 @@ class PropagateSection:
         return PropagateConfig.of(**{**own, "memory": self.memory and parse_memory(self.memory), **settled})
 
     def check_training(self, train: TrainConfig) -> None:
-        """Check that a training reads what is propagated.
+        """Check that a training run reads the propagated values.
 
         Raises:
-            InputError: it does not.
+            InputError: the training run does not read them.
         """
         if not train.mode.kind.reads_rows:
             raise InputError(
@@ -210,7 +209,7 @@ class PropagateSection:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictSection(Config):
-    """``[predict]``: predict the class of every vertex after training, and smooth the classes if asked to.
+    """``[predict]``: predict the class of every vertex after training, and smooth the classes if requested.
 
     After training on pairs, score some pairs, or find the best targets of vertices.
     """
@@ -243,7 +242,7 @@ class PredictSection(Config):
 
     @property
     def wanted(self) -> PairRequest:
-        """The pairs to score, or the targets to find; false if there are none."""
+        """The pairs to score, or the targets to find; falsy if there are none."""
         pairs, of = (None if each is None else Path(each) for each in (self.pairs, self.top_of))
         return PairRequest(pairs, self.top, of, self.header)
 

@@ -1,4 +1,4 @@
-"""The sections of a recipe that say where edges and vertex data come from, and the sources they name."""
+"""The sections of a recipe for the sources of edges and vertex data, and the sources that they name."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class VerticesSection(_Section):
 
     @property
     def given(self) -> dict[str, Any]:
-        # How the data are stored is no option of their format.
+        # Options of storage do not belong to the format.
         return {key: value for key, value in super().given.items() if key != "store"}
 
     def storing(self) -> VertexOptions:
@@ -183,7 +183,7 @@ class VerticesSection(_Section):
 
     @property
     def most_classes(self) -> int | None:
-        """Highest number of classes that labels from files may have; None if the recipe does not say."""
+        """Highest number of classes that labels from files may have; None if the recipe does not set it."""
         return None if self.is_synthetic else self.classes
 
     def open(self, source: SourceSection, graph: Graph | None) -> VertexSource | None:
@@ -228,7 +228,7 @@ def vertices_section() -> type[VerticesSection]:
 
 
 def with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) -> type[Section]:
-    """Make a subclass of a section with a field for each option; the section's own fields stay as they are.
+    """Make a subclass of a section with a field for each option; the section's own fields stay unchanged.
 
     Raises:
         InputError: two formats use one name for options of different types, or an option has the name of a method.

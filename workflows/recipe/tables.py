@@ -18,7 +18,7 @@ from gnnloom.workflows.recipe.sources import whole_path, with_keys
 
 #: Names of the lists.
 LISTS: Final = ("relations", "vertices")
-#: Options of formats that other keys stand for.
+#: Options of formats that other keys replace.
 _OWN_KEYS: Final = frozenset({COLUMNS.name, WEIGHTS.name, TIMES.name})
 
 
@@ -138,13 +138,13 @@ class ListSection(_TableSection):
 
 
 def _held(column: str, role: str) -> str:
-    """A column with its role, and what fills its empty cells, as the command line has them."""
+    """A column with its role and the value for empty cells, in the notation of the command line."""
     name, separator, fill = column.partition(ELSE)
     return f"{name} as {role}{separator}{fill}"
 
 
 def _check_named(key: str, name: str, what: str) -> None:
-    """Check a name, which may be left to the rows.
+    """Check a name, which the rows may give instead.
 
     Raises:
         InputError: it is not valid.
@@ -187,7 +187,7 @@ def open_tables(
     """Open the tables of a recipe.
 
     Args:
-        any_name: whether all ids are names, whatever they look like.
+        any_name: treat all ids as names, even if they look like numbers.
 
     Raises:
         InputError, NotFoundError: as :meth:`TypedTables.of`.

@@ -189,7 +189,7 @@ def _draw_comparison(runs: Sequence[RunFacts]) -> tuple[str, list[Picture]]:
     return text, [*curves, *(picture for row in by_title.values() for picture in row)]
 
 
-#: Pictures that every run has of its own: title, whether they share a scale, how to draw one.
+#: Pictures that are drawn for each run: title, whether they share a scale, and the function that draws one.
 _PER_RUN: tuple[tuple[str, bool, Callable[[RunFacts], Picture | None]], ...] = (
     ("Time of each rank", True, time_picture),
     ("Communication", False, bytes_picture),
@@ -201,7 +201,7 @@ _PER_RUN: tuple[tuple[str, bool, Callable[[RunFacts], Picture | None]], ...] = (
 
 
 def _pictures_by_title(runs: Sequence[RunFacts]) -> dict[str, list[Picture]]:
-    """Draw the pictures that every run has of its own, by title."""
+    """Draw the pictures of each run, by title."""
     by_title = {}
     for title, has_one_scale, draw in _PER_RUN:
         pictures = []

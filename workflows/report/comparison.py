@@ -1,4 +1,4 @@
-"""Tables of a comparison of runs: their results, and what differs between them."""
+"""Tables of a comparison of runs: their results and their differences."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gnnloom.workflows.report.facts import SPLITS, RunFacts
 from gnnloom.workflows.report.figures import Best, best_epoch, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.tables import LOCATIONS, NONE, plain
 
-#: Inputs of a run that its results depend on, and what the warning calls them.
+#: Inputs that affect the results of a run, and their names in the warning.
 _DATA = {"graph": "graphs", "vertices": "features, labels or splits"}
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """One row of the results: a value for each run, None if it is not known.
+    """One row of the results: a value for each run, None if unknown.
 
     Attributes:
         write: formats a value.
@@ -43,7 +43,7 @@ def data_warning(runs: Sequence[RunFacts]) -> str | None:
 
 
 def comparison_rows(runs: Sequence[RunFacts]) -> list[tuple[str, ...]]:
-    """Return rows with the results of several runs, and how they differ from the first run."""
+    """Return rows with the results of several runs, and the differences from the first run."""
     return [(figure.name, *_cells(figure)) for figure in _results(runs)]
 
 
@@ -62,7 +62,7 @@ def _cells(figure: _Figure) -> list[str]:
 
 
 def _formats(score: Figure) -> tuple[Callable[[Any], str], Callable[[Any, Any], str]]:
-    """Return how to format a score, and its difference from the score of the first run."""
+    """Return functions that format a score, and its difference from the score of the first run."""
     return partial(written, score), _points if score.is_share else _ratio
 
 
@@ -84,7 +84,7 @@ def _results(runs: Sequence[RunFacts]) -> list[_Figure]:
         for split, text in SPLITS.items()
     ]
     formats = _formats(runs[0].score)
-    # The best epochs of runs that are judged by different scores say nothing about each other.
+    # The best epochs of runs that are judged by different scores are not comparable.
     if len({facts.score for facts in runs}) > 1:
         best = [None] * len(runs)
     validation = [each.validation if each else None for each in best]

@@ -1,4 +1,4 @@
-"""Facts about a run: its configuration, metrics and result, the shards that it read, and their lineage."""
+"""Collects facts about a run: its configuration, metrics and result, the shards that it read, and their lineage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RunFacts:
         result: the run's result; empty if it has not finished.
         metrics: one object per epoch.
         lineage: the run and everything that it was made from, by name, inputs first.
-        sessions: when, where and for how long the run was trained, oldest first; empty if that was not recorded.
+        sessions: times, machines and durations of training, oldest first; empty if not recorded.
     """
 
     dataset: Dataset
@@ -83,7 +83,7 @@ class RunFacts:
         return f"{self.dataset.name}/{self.run.name}"
 
     def curve(self, figure: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return when a figure was measured, and its values.
+        """Return the epochs in which a figure was measured, and its values.
 
         Returns:
             (point,) int64 epochs, counted from 1, and (point,) float64 values; empty if it was never measured.
@@ -94,7 +94,7 @@ class RunFacts:
 
     @cached_property
     def smoothing(self) -> Mapping[str, Any]:
-        """Smoothing of the run's predictions, with the scores before and after; empty if they are not smoothed."""
+        """Smoothing of the run's predictions, with the scores before and after; empty without smoothing."""
         try:
             found = self.run.predictions().facts
         except NotFoundError:
@@ -108,12 +108,13 @@ class RunFacts:
     def task(self) -> Task:
         """The task of the run."""
         named = TASKS.get(self.config.get("task", AUTO))
-        # A run whose task was found from its data has not recorded it: that with most of its figures in the metrics.
+        # A run whose task was derived from its data has not recorded it: choose the task with most figures in the
+        # metrics.
         return named or max(TASKS.values(), key=self._measured)
 
     @cached_property
     def score(self) -> Figure:
-        """The score that the run is judged by, as its task says; another one if that has no value in this run."""
+        """The main score of the run's task; another score if the main score has no value in this run."""
         judge = self.task.judge
         measured = (
             each for each in (judge, *self.task.figures) if any(len(self.curve(name)[0]) for name in each.names)
@@ -139,19 +140,19 @@ class RunFacts:
 
     @property
     def checkpoint_epoch(self) -> int:
-        """Epoch of the checkpoint that the result is about; the last epoch if the result names none."""
+        """Epoch of the checkpoint that the result describes; the last epoch if the result names none."""
         return int(self.result.get("checkpoint_epoch", len(self.metrics)))
 
     @property
     def measured_epoch(self) -> int | None:
-        """Epoch after which the scores were measured that :meth:`reached` returns; None if there are none."""
+        """Epoch of the scores that :meth:`reached` returns; None if there are none."""
         if "checkpoint_epoch" in self.result:
             return self.checkpoint_epoch
         epochs, _ = self.curve(f"val_{self.score.name}")
         return int(epochs[-1]) if len(epochs) else None
 
     def reached(self, figure: str) -> float | None:
-        """Return a figure as the result has it, or its last value without a result; None if it was not measured."""
+        """Return a figure from the result or, without a result, its last value; None if it was not measured."""
         if figure in self.result:
             found: float | None = self.result[figure]
             return found
@@ -194,7 +195,7 @@ class RunFacts:
     def rank_seconds(self) -> list[dict[str, float]]:
         """Seconds of each rank in a median epoch on the last number of ranks, by kind; empty without a profile."""
         profiles = [line["profile"] for line in self.metrics if line.get("profile")]
-        # A run may continue on another number of ranks, whose times differ from the times of the ranks before.
+        # A run may continue on another number of ranks, with other times per rank.
         profiles = [profile for profile in profiles if len(profile) == len(profiles[-1])]
         # The first epochs compile and allocate.
         profiles = profiles[min(2, len(profiles) - 1) :] if profiles else []
@@ -279,6 +280,6 @@ def mean_ratio(values: NDArray[Any]) -> float:
 
 
 def scored_epoch(facts: RunFacts) -> str:
-    """Name the epoch whose model has the scores of the test split."""
+    """Name the epoch of the model to which the scores of the test split belong."""
     # Results of earlier versions name only the epoch of the scores.
     return f" after epoch {facts.result.get('checkpoint_epoch', facts.result.get('class_epoch')):,}"

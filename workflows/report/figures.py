@@ -1,4 +1,4 @@
-"""Figures that several parts of a report show, so that they agree everywhere."""
+"""Figures that several parts of a report show, computed in one place so that they agree."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sent_bytes(facts: RunFacts) -> int:
 
 
 def random_rows(facts: RunFacts) -> float | None:
-    """Return the rows that random parts would exchange per product, on average; None if that is not known.
+    """Return the average number of rows that random parts would exchange per product; None if unknown.
 
     Column j has k_j pins: the vertices that need row j, and j itself. They lie in P (1 - (1 - 1/P)^k_j) of P random
     parts on average, and all but one of the parts receive the row.
@@ -76,10 +76,10 @@ def random_rows(facts: RunFacts) -> float | None:
 
 
 def _columns(facts: RunFacts) -> tuple[Graph, int] | None:
-    """Return the graph whose rows are the columns of the adjacency, and what its degrees lack to count all pins."""
+    """Return the graph whose rows are the columns of the adjacency, and the pins that its degrees do not count."""
     graphs = {each.key: each for each in facts.artifacts if each.kind == "graph"}
     source = None if facts.shards is None else graphs.get(facts.shards.inputs.get("graph", ""))
-    # A graph without held-out links has the loops of the one that it was made from.
+    # A graph without held-out links has the same loops as the graph from which it was made.
     ingested = source
     while ingested is not None and "graph" in ingested.inputs:
         ingested = graphs.get(ingested.inputs["graph"])

@@ -1,4 +1,4 @@
-"""Writes the folder of a report: readers see the old report or the new one, and a kill leaves one of the two."""
+"""Writes the folder of a report atomically: readers see the old report or the new one, even after a kill."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _exchange(one: Path, other: Path) -> None:
 
 @contextmanager
 def _folder_aside(folder: Path) -> Iterator[Path]:
-    """Create an empty sibling folder that no other process uses; whatever has its name at the end is removed."""
+    """Create an empty sibling folder that no other process uses; any folder that has its name at the end is removed."""
     # A sibling, because a rename does not cross file systems.
     aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
@@ -91,7 +91,7 @@ def _folder_aside(folder: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove what writers of this report left when they were killed."""
+    """Remove files that killed writers of this report left."""
     for left in folder.parent.glob(f".{folder.name}.{'[0-9a-f]' * 32}*"):
         # Another process may be removing it, too.
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The planner's forecast for a run, next to what was measured."""
+"""The planner's forecast for a run, next to measured figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnloom.workflows.report.page import card, table
 
 #: Local work in a forecast, by the names of a profiled epoch.
 _COMPUTING = {"spmm": "products with the adjacency", "gemm": "products with weights", "passes": "everything else"}
-#: A profiled epoch names the rest of its time otherwise than a forecast does.
+#: A profiled epoch and a forecast use different names for the rest of the time.
 _MEASURED_NAMES = {"passes": "other"}
 
 

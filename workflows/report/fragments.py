@@ -28,7 +28,7 @@ def curve(label: str, values: Sequence[float]) -> str:
     """A line through values at equal distances, as inline SVG; empty text for fewer than two values.
 
     Args:
-        label: what the values are, for screen readers and as a tooltip.
+        label: description of the values, for screen readers and as a tooltip.
         values: finite numbers.
     """
     if len(values) < 2:

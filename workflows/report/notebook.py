@@ -1,4 +1,4 @@
-"""Catalogs, datasets and runs as small HTML tables, which notebooks show for the objects of the Python API."""
+"""Writes catalogs, datasets and runs as small HTML tables, which notebooks show for objects of the Python API."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run_html(dataset: Dataset, run: Run, metrics: Mapping[str, NDArray[Any]]) ->
     facts |= {name: str(config[name]) for name in _SETTINGS if name in config}
     for name, values in metrics.items():
         measured = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-        # The sums are enough; a run has a dozen kinds of messages.
+        # Only the sums are shown; a run has a dozen kinds of messages.
         is_kind = name.startswith(("bytes_sent_", "messages_sent_"))
         if name not in _NOT_SHOWN and not is_kind and len(measured):
             facts[name.replace("_", " ")] = readable(name, measured[-1].item())

@@ -8,7 +8,7 @@ from pathlib import Path
 from gnnloom.workflows.formatting import in_html
 from gnnloom.workflows.report.pictures.style import COLORS, Picture
 
-#: Identifies a page as a report, which a newer one may replace.
+#: Identifies a page as a report, which a newer report may replace.
 MARK = "<meta name='generator' content='gnnloom report'>"
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -74,13 +74,13 @@ def _values(picture: Picture) -> str:
 
 
 def _named(value: str) -> tuple[str, str]:
-    """A value and its name, which two spaces divide."""
+    """A value and its name, which are separated by two spaces."""
     name, _, text = value.rpartition("  ")
     return name or "value", text
 
 
 def message_card(title: str, text: str, kind: str = "table") -> str:
-    """Build a box that says what is missing and how to get it."""
+    """Build a box that explains how to get a missing part."""
     return card(title, f"<p class='muted'>{in_html(text)}</p>", kind=kind)
 
 

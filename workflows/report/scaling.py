@@ -71,7 +71,7 @@ def _draw(
 
 
 def _picture(name: str, title: str, label: str, plans: Sequence[Plan], value: Callable[[Plan], float]) -> Picture:
-    """Draw one line per algorithm; open circles mark what does not fit the memory."""
+    """Draw one line per algorithm; open circles mark plans that do not fit in memory."""
     figure, axes = new_axes(WHOLE)
     for number, algorithm in enumerate(sorted({plan.config.algorithm.name for plan in plans})):
         mine = [plan for plan in plans if plan.config.algorithm.name == algorithm and value(plan) > 0]

@@ -11,11 +11,11 @@ from gnnloom.workflows.report.facts import SPLITS, RunFacts, scored_epoch, shard
 from gnnloom.workflows.report.figures import best_epoch, random_rows, sent_bytes, total_seconds, written
 from gnnloom.workflows.report.page import card, table
 
-#: Fields of a configuration that name places and do not affect the result.
+#: Fields of a configuration that are names and paths, and do not affect the result.
 LOCATIONS = frozenset({"catalog", "dataset", "run", "restart", "shards", "log"})
-#: Stands for what is not known.
+#: Stands for unknown values.
 NONE = "-"
-#: Facts of a session, and what to call them.
+#: Facts of a session, and their labels.
 _SESSION_FACTS: Mapping[str, str] = {
     "started": "started (UTC)",
     "seconds": "time",
@@ -63,10 +63,10 @@ def _score(facts: RunFacts, value: float | None) -> str:
 
 
 def configuration_table(facts: RunFacts) -> str:
-    """Build a table of the training's configuration, and of how it was evaluated if there are several ways."""
+    """Build a table of the training configuration, and of the method of evaluation if there are several."""
     rows = [(name.replace("_", " "), plain(value)) for name, value in facts.config.items() if name not in LOCATIONS]
     if "inference" in facts.result:
-        # Of models that are evaluated in one of several ways.
+        # For models with several methods of evaluation.
         exact = "exact" if facts.result.get("inference_exact") else "not exact"
         rows.append(("inference", f"{facts.result['inference']}, {exact}"))
     return table(("setting", "value"), rows)
@@ -118,7 +118,7 @@ def quality_table(facts: RunFacts) -> str | None:
 
 
 def rank_table(facts: RunFacts) -> str | None:
-    """Build a table of the only rank's figures, for which a picture would have a single bar; None for several."""
+    """Build a table of the figures of a single rank, whose picture would have only one bar; None for several ranks."""
     peaks, read = facts.result.get("peak_memory"), facts.result.get("bytes_read")
     if not peaks or not read or len(peaks) > 1:
         return None
@@ -129,7 +129,7 @@ def rank_table(facts: RunFacts) -> str | None:
 
 
 def sessions_table(facts: RunFacts) -> str | None:
-    """Build a table of when and where the run was trained, a column per session; None if that was not recorded."""
+    """Build a table of the times and machines of the run, a column per session; None if not recorded."""
     if not facts.sessions:
         return None
     columns = ("", *(f"session {number}" for number in range(1, len(facts.sessions) + 1)))
@@ -147,7 +147,7 @@ def _fact(session: Mapping[str, Any], name: str) -> str:
 
 
 def _date(value: Any) -> str:
-    """Write a date as people do."""
+    """Write a date for people."""
     return str(value or NONE).replace("T", " ").removesuffix("Z")
 
 
@@ -175,7 +175,7 @@ def stages_table(facts: RunFacts) -> str | None:
 
 
 def figures_card(facts: RunFacts) -> str | None:
-    """Build a table of all figures of a run on pairs, on every split; None for other runs, and without any figure."""
+    """Build a table of all figures of a run on pairs, on every split; None for other runs, or without figures."""
     if not facts.task.on_pairs:
         return None
     figures = facts.task.figures
@@ -192,7 +192,7 @@ def figures_card(facts: RunFacts) -> str | None:
                 for name, value in values.items()
             ]
             rows.append((figure.label, *cells))
-    # Among all vertices, so the figures do not depend on negatives.
+    # Ranked among all vertices, so the figures do not depend on negatives.
     for label, value in filtered_figures(facts.result).items():
         shown = [f"{value:.2%}" if prefix == "test" else NONE for prefix in splits]
         rows.append((f"{label} among all vertices, filtered", *shown))

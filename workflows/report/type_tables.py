@@ -28,7 +28,7 @@ def data_of_types(dataset: Dataset, graph: str) -> dict[str, list[Vertices]]:
 
 
 def types_json(graph: TypedGraph, data: Mapping[str, Sequence[Vertices]]) -> dict[str, Any]:
-    """The types and relations of a graph, without what only readers of its blocks need.
+    """The types and relations of a graph, without facts that only readers of its blocks need.
 
     Args:
         data: vertex data by type.
@@ -78,7 +78,7 @@ def relation_links(dataset: Dataset) -> list[tuple[str, ...]]:
         try:
             links = dataset.links(info.key) if info.state == "complete" else None
         except GnnloomError:
-            # Its own row says that it is damaged.
+            # Its own row reports the damage.
             continue
         if links is not None and links.relation is not None:
             source, name, target = links.relation.edge_type

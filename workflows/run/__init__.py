@@ -1,4 +1,4 @@
-"""Running a recipe: on ranks that this process starts, on the ranks of an MPI job, or as Slurm jobs.
+"""Runs a recipe: on ranks that this process starts, on the ranks of an MPI job, or as Slurm jobs.
 
-May import `recipe`, `interop`, `pipeline` and `trainer`. The walk is in `run_recipe.py`.
+May import `recipe`, `interop`, `pipeline` and `trainer`. `run_recipe.py` goes through the stages.
 """

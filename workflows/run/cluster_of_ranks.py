@@ -1,4 +1,4 @@
-"""The Dask cluster that prepares a recipe: on the ranks of an MPI job, which train afterwards, or on new processes.
+"""Makes the Dask cluster that prepares a recipe: on the ranks of an MPI job, which then train, or on new processes.
 
 Loads neither torch nor MPI, which only the ranks of a job have.
 """
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOptions | None]:
-    """Make a cluster of the ranks of a job, if it was asked for. Collective.
+    """Make a cluster of the ranks of a job, if requested. Collective.
 
     Fewer than three ranks cannot be scheduler, client and worker: then the first rank runs the tasks in its process.
 
     Yields:
-        How to open the cluster, at once, on the rank that is its client. None on the others, which have served by then.
+        On the rank that is the client, at once, the options to open the cluster; None on other ranks, after they have
+        served.
 
     Raises:
         CollectiveError: a machine has too little memory, no interface reaches rank 0's machine from all others, not all
@@ -44,7 +45,7 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
     if comm is None:
         yield options
         return
-    # What killed jobs left.
+    # Files that killed jobs left.
     if comm.this_machine().rank == 0:
         remove_abandoned()
     if options.kind != "mpi" or comm.size < LEAST_RANKS:
@@ -68,10 +69,10 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
     if options.scratch is not None:
         check_scratch(ranks, options.scratch)
     interface = _interface(ranks, comm, section.interface, is_one_machine=ranks_here == comm.size)
-    # Dask gets a communicator of its own, so that its messages and the trainer's cannot meet.
+    # Dask gets its own communicator, so that its messages cannot be mixed up with the trainer's.
     with ranks.agree(lender)() as lent:
         is_client = serve_ranks(lent, ranks_here, interface, options.memory, dashboard=section.dashboard)
-        # One rank schedules and one is the client.
+        # One rank is the scheduler and one is the client.
         yield replace(options, workers=comm.size - 2) if is_client else None
 
 

@@ -33,7 +33,7 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
     Raises:
         GnnloomError: the recipe or its input cannot be used, or a stage failed; on the ranks of a job a
             CollectiveError, raised on every rank.
-        StoppedError: the work was asked to stop; what is finished is kept.
+        StoppedError: the work was asked to stop; finished work is kept.
     """
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
     checked = ranks.agree(lambda: request.check(ranks), lambda checked: _options(request, checked))
@@ -44,13 +44,13 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
     assignment = replace(checked, workload=workload)
 
     def work(options: ClusterOptions) -> None:
-        # Interrupted inside the cluster only, which must be closed in order: that ends the other ranks' part.
+        # Interrupted only inside the cluster, which must be closed properly: that ends the other ranks' part.
         with open_cluster(options) as cluster, display.phases(), ranks.working_for_all():
             prepare(assignment, cluster)
 
     if workload.needs_preparation:
         with cluster_of_ranks(ranks, assignment) as options:
-            # The ranks that have served sleep until the client is done, whose failure is everyone's.
+            # Ranks that have served sleep until the client is done; a failure of the client is raised on all ranks.
             ranks.agree(lambda: None if options is None else work(options))
     for stage in undone(workload.on_ranks):
         if isinstance(stage.kind, OnRanks):
@@ -61,7 +61,7 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
 
 
 def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
-    """Options that every rank must have read alike: the request, the recipe and the keys of its artifacts."""
+    """Options that must be equal on all ranks: the request, the recipe and the keys of its artifacts."""
     asked = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     sections: dict[str, Any] = {}
     for section in dataclasses.fields(assignment.recipe):
@@ -75,7 +75,7 @@ def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
 
 
 def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
-    """Yield the stages that are not done, and log when each begins and when its caller asks for the next one."""
+    """Yield the stages that are not done, and log when each begins and ends."""
     for stage in stages:
         if stage.is_done:
             logger.info("%s: already done (%s)", stage.name, stage.key)
@@ -87,7 +87,7 @@ def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
 
 
 def prepare(assignment: Assignment, cluster: Cluster) -> None:
-    """Run the stages before the stages of the ranks that are not done.
+    """Run the unfinished stages that come before the stages of the ranks.
 
     Raises:
         GnnloomError: a stage failed, or the vertex data do not fit the training.

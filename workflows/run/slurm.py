@@ -1,4 +1,4 @@
-"""Slurm batch scripts for a recipe, with the sizes that its sections give."""
+"""Writes Slurm batch scripts for a recipe, with the sizes from its sections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnloom.workflows.recipe.sections import SlurmSection
 
 #: Folder of the script templates, with ``@NAMES@`` to fill in.
 TEMPLATES = Path(__file__).parents[1] / "slurm"
-#: Folder of what several scripts share: the file ``begin.sh`` replaces ``@BEGIN@``.
+#: Folder of shared parts of scripts: the file ``begin.sh`` replaces ``@BEGIN@``.
 PARTS = TEMPLATES / "parts"
 #: @NAME@ rather than $NAME, because the scripts use shell variables.
 _NAME = re.compile(r"@([A-Z_]+)@")
@@ -37,28 +37,28 @@ class Jobs:
 
 
 def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
-    """Write scripts for the whole run as one job, for preparing and training as two, and for an array of seeds.
+    """Write scripts for the whole run as one job, for preparing and training as two jobs, and for an array of seeds.
 
     Raises:
         InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be created.
     """
     recipe = Recipe.read(request.recipe, request.catalog, request.settings)
-    # Settings that are certain to fail when a job begins, which may be after days in the queue.
+    # Refuse settings that are certain to fail when a job begins, which may be after days in the queue.
     if recipe.cluster.task_memory > recipe.slurm.rank_memory:
         raise InputError(
             f"{recipe.source_name}: [cluster] memory = {recipe.cluster.memory}, but a rank of the jobs gets [slurm]"
             f" memory = {recipe.slurm.memory}; lower the former or raise the latter"
         )
-    # As it may appear in names of jobs and files and in comments of a script.
+    # Limited to characters that may appear in names of jobs and files and in comments of a script.
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", find_recipe(request.recipe).stem)
-    # Another ending than the recipe's, which may be in the same folder.
+    # A suffix other than the recipe's, which may be in the same folder.
     copy = folder.resolve() / f"{name}.jobs.toml"
     values = _values(recipe, name, copy)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"{folder}: cannot create this folder because a file is in the way") from error
-    # As the jobs run it, whatever happens to the file while they wait in the queue.
+    # A copy for the jobs, so that the file may change while they wait in the queue.
     given = " ".join(["", *(shell_command("--set", setting) for setting in request.settings)])
     origin = f"{find_recipe(request.recipe).resolve()}{given}".replace("\n", " ")
     text = f"# The jobs in this folder run this copy of {origin}\n\n{recipe.anywhere().to_toml()}"
@@ -67,7 +67,7 @@ def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
     for template in sorted(TEMPLATES.glob("*.sh")):
         path = folder / template.name
         path.write_text(fill(template.read_text(encoding="utf-8"), values), encoding="utf-8")
-        # So that submit.sh runs as the documentation shows it.
+        # Executable, so that submit.sh runs as the documentation shows it.
         path.chmod(0o755)
         scripts.append(path)
     return Jobs(copy, scripts)
@@ -91,7 +91,7 @@ def _values(recipe: Recipe, name: str, copy: Path) -> dict[str, str]:
         "JOBS": shlex.quote(str(copy.parent)),
         "CATALOG": shlex.quote(str(user_path(recipe.catalog).resolve())),
         "RANKS": str(ranks),
-        # The last stage that workers run, and the first one of the ranks.
+        # The last stage that workers run, and the first stage of the ranks.
         "PREPARED": "samples" if recipe.sampled is not None else "shards",
         "BEGINS": "propagated" if recipe.propagate.steps else "train",
         "NODES": str(_nodes(ranks, slurm.ranks_per_node)),
@@ -130,7 +130,7 @@ def _options(slurm: SlurmSection) -> list[str]:
         # Five minutes before the time limit: enough for an epoch and a checkpoint.
         "--signal=USR1@300",
         "--requeue",
-        # A job that begins again goes on with its log.
+        # A restarted job continues its log.
         "--open-mode=append",
         *(f"--{key}={_one_word(key, value)}" for key, value in words.items() if value),
         *(["--exclusive"] if slurm.exclusive else []),
@@ -149,7 +149,7 @@ def _array_settings(recipe: Recipe) -> str:
         settings.append(f'--set "train.run={recipe.training.run.name}-$SLURM_ARRAY_TASK_ID"')
     if recipe.predict is not None and recipe.predict.out is not None:
         path = Path(recipe.predict.out)
-        # Everything is quoted but the task's number, which the shell inserts.
+        # Everything is quoted except the task's number, which the shell inserts.
         before, after = shlex.quote(f"predict.out={path.with_suffix('')}-"), shlex.quote(path.suffix)
         settings.append(f'--set {before}"$SLURM_ARRAY_TASK_ID"{after}')
     return " ".join(settings)

@@ -280,8 +280,9 @@ def _likely_ends(rows: Sequence[Row], names: Sequence[str], columns: Sequence[in
     called = [at for at in columns if at < len(names) and names_ids(names[at])]
     if names:
         return (called[0], called[1]) if len(called) > 1 else None
-    cells = {at: {row.fields[at] for row in rows} for at in columns}
-    ids = [at for at in columns if all(is_id(cell) or not is_number(cell) for cell in cells[at] if cell)]
+    # Pairs of all columns of a wide table would take minutes.
+    cells = {at: {row.fields[at] for row in rows} for at in columns[:MOST_CANDIDATES]}
+    ids = [at for at in cells if all(is_id(cell) or not is_number(cell) for cell in cells[at] if cell)]
     # Zeros and ones are in columns of any kind.
     common = {(one, two): len(cells[one] & cells[two] - {"", "0", "1"}) for one, two in combinations(ids, 2)}
     return max(common, key=lambda pair: common[pair], default=None)

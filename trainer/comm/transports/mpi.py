@@ -35,7 +35,7 @@ def _ending_with_parent() -> Iterator[None]:
     """Inside, the system kills this rank if the process that started it ends.
 
     While MPI starts, a rank waits for all others in compiled code. If the process that started it is killed meanwhile,
-    some have ended with it, and MPICH would wait forever, and its launcher for this rank.
+    some ranks have ended with it, and MPICH would wait for them forever, and its launcher for this rank.
     """
     prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
     prctl(_PR_GET_PDEATHSIG, ctypes.byref(before))
@@ -44,7 +44,7 @@ def _ending_with_parent() -> Iterator[None]:
         yield
     finally:
         # Later, Python's own threads look after the job. Some launchers start ranks from threads that end early, which
-        # the system takes for the end of the parent.
+        # the system treats as the end of the parent.
         prctl(_PR_SET_PDEATHSIG, before.value)
 
 
@@ -59,7 +59,7 @@ def find_mpiexec() -> str:
     """Path of the MPI launcher: next to this Python, where the mpich wheel puts it, or on the PATH.
 
     Raises:
-        LaunchError: there is none.
+        LaunchError: there is no launcher.
     """
     bundled = Path(sys.executable).parent / "mpiexec"
     found = str(bundled) if bundled.exists() else shutil.which("mpiexec")
@@ -79,7 +79,7 @@ TRANSPORT = Transport(
     # when a rank ends with an exception that it does not catch.
     python=(sys.executable, "-P", "-m", "mpi4py"),
     environment={
-        # A rank that ends the job has printed the reason itself.
+        # A rank that ends the job prints the reason itself.
         "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE": "1",
         # Ranks of one machine need no other network; MPICH with UCX would listen on all networks.
         "UCX_NET_DEVICES": "lo",

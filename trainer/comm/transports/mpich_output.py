@@ -1,4 +1,4 @@
-"""Turns what an MPI launcher prints about ranks that died into one sentence."""
+"""Turns the output of an MPI launcher about dead ranks into one sentence."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _OF_LAUNCHER: Final = re.compile(
 )
 _PROCESS: Final = re.compile(r"=   PID (\d+) RUNNING AT (\S+)")
 _SIGNAL: Final = re.compile(r"EXIT STRING: .* \(signal (\d+)\)")
-#: How Python, the dynamic loader, OpenMP, OpenBLAS and torch say that memory is used up.
+#: Messages of Python, the dynamic loader, OpenMP, OpenBLAS and torch when memory is used up.
 _OUT_OF_MEMORY: Final = re.compile(
     r"cannot allocate memory|can't allocate memory|MemoryError|failed to map segment|bad_alloc|out of memory"
     r"|can't start new thread|thread creation failed|pthread_create failed|failed to allocate",
     re.IGNORECASE,
 )
 _OUT_OF_FILES: Final = re.compile(r"Too many open files|max open files limit")
-#: How MPICH and its transport say that they cannot go on.
+#: Messages of MPICH and its transport when they cannot continue.
 _MPI_FAILED: Final = re.compile(r"Fatal error in internal_|UCX  ERROR|ucp_worker\.c:\d+  Fatal")
-#: Most files that a process may open for which any failure of MPI is put down to them.
+#: Up to this limit of open files, any failure of MPI is attributed to the limit.
 _FEW_FILES: Final = 128
-#: Largest limit of files for which a failure of MPI is put down to it: its shared memory is a file.
+#: Up to this limit of file sizes, a failure of MPI is attributed to the limit: its shared memory is a file.
 _SMALL_FILES: Final = 1 << 30
-#: Lines with which a rank that crashes begins to say why.
+#: Beginnings of the lines in which a crashing rank gives the reason.
 _CRASH: Final = re.compile(r"Fatal|rror\b|terminate called|ssertion")
 #: Free shared memory below which a job of several ranks may fail.
 _LEAST_SHARED: Final = 64 << 20
-#: Signals that are the end of a process that did something wrong itself.
+#: Signals that end a process because of its own fault.
 _CRASHES: Final = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGSYS})
 
 _AGAIN: Final = "finished work is kept, run the command again to continue"
@@ -59,7 +59,7 @@ def of_ranks(lines: Sequence[str]) -> list[str]:
 
 
 def why_ended(code: int, lines: Sequence[str], shared: Path = SHARED_MEMORY) -> str | None:
-    """Why ranks that reported nothing themselves ended, and what to do about it.
+    """Explain why ranks ended without a report, and what to do about it.
 
     Args:
         code: exit code of the launcher; below zero for the signal that ended it.
@@ -67,7 +67,7 @@ def why_ended(code: int, lines: Sequence[str], shared: Path = SHARED_MEMORY) -> 
         shared: folder of the shared memory.
 
     Returns:
-        None if the lines do not say so; a rank that raised an exception has printed its traceback.
+        The explanation; None if the lines do not give one. A rank that raised an exception has printed its traceback.
     """
     text = "\n".join(lines)
     limit = address_space_limit()
@@ -77,7 +77,7 @@ def why_ended(code: int, lines: Sequence[str], shared: Path = SHARED_MEMORY) -> 
     if limit and (_OUT_OF_MEMORY.search(text) or number in {*_CRASHES, signal.SIGTERM}):
         return f"the ranks ran out of memory: a process may use only {limit}; raise the limit"
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    # With few descriptors, MPI may fail in ways that do not name them.
+    # With few descriptors, MPI may fail in ways that do not mention them.
     if _OUT_OF_FILES.search(text) or (files < _FEW_FILES and _MPI_FAILED.search(text)):
         return f"the ranks could not start: a process may open only {files} files (ulimit -n); raise the limit"
     limit_of_files = file_size_limit()
@@ -92,7 +92,7 @@ def why_ended(code: int, lines: Sequence[str], shared: Path = SHARED_MEMORY) -> 
 
 
 def _died(number: int, lines: Sequence[str], shared: Path) -> str:
-    """The sentence for a rank that a signal ended."""
+    """The sentence about a rank that a signal ended."""
     process = _PROCESS.search("\n".join(lines))
     rank = f"a rank (process {process[1]} on {process[2]})" if process else "a rank"
     if number == signal.SIGKILL:

@@ -17,7 +17,7 @@ from gnnloom.trainer.comm.transports.transport import Transport
 if TYPE_CHECKING:
     from gnnloom.trainer.comm.communicator import Communicator
 
-#: Environment variable that names the transport, of ranks and of the process that starts them.
+#: Environment variable that names the transport, for ranks and for the process that starts them.
 VARIABLE: Final = "GNNLOOM_TRANSPORT"
 
 
@@ -25,10 +25,10 @@ def chosen_transport() -> Transport:
     """The transport that the environment names; ``mpi`` by default.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: there is no transport of this name.
     """
     name = os.environ.get(VARIABLE, mpi.TRANSPORT.name)
-    # Without a look at what is installed, which every command would wait for.
+    # Without a search for installed packages, which would delay every command.
     if name == mpi.TRANSPORT.name:
         return mpi.TRANSPORT
     found = load_descriptors(gnnloom.trainer.comm.transports, "TRANSPORT", "gnnloom.transports", Transport)
@@ -38,7 +38,7 @@ def chosen_transport() -> Transport:
 
 
 def lender() -> Callable[[], AbstractContextManager[Any]]:
-    """Function that lends a communicator of all ranks to a library that takes a communicator of this transport.
+    """A function that lends a communicator of all ranks to a library that takes communicators of this transport.
 
     Raises:
         InputError: there is no such library.
@@ -66,7 +66,7 @@ class LaunchedRank:
         """Read the variables of whichever launcher started this process. Does not start MPI."""
         for rank, size in chosen_transport().variables:
             stated = os.environ.get(rank, ""), os.environ.get(size, "")
-            # A single rank has nobody to agree with, so it behaves like a process without a launcher.
+            # A single rank needs no agreement, so it behaves like a process without a launcher.
             if all(text.isdecimal() for text in stated) and int(stated[1]) > 1:
                 return cls(*map(int, stated))
         return cls()

@@ -19,7 +19,7 @@ class Transport:
 
     Attributes:
         name: as given with ``$GNNLOOM_TRANSPORT``.
-        order: position among the choices; equal ones are sorted by name.
+        order: position among the choices; transports of equal order are sorted by name.
         help: one line of help text.
         join: makes this process a rank, and returns all ranks of its job. Collective; later calls return them again.
         launcher: the command that starts ``num_ranks`` ranks on this machine, to be followed by the command of a rank.
@@ -28,11 +28,11 @@ class Transport:
             is not caught, and must not import from the current folder.
         environment: variables that a rank needs, unless the user has set them.
         variables: pairs of variables in which launchers state the number of a rank, and the number of all ranks.
-        lend: a communicator of the transport's own kind, of all ranks and for the time of a block, for a library that
-            takes one. Collective. None if there is no such library.
+        lend: lends a communicator of the transport's own kind, of all ranks and for the duration of a block, to a
+            library. Collective. None if there is no such library.
         is_of_launcher: whether the launcher printed a line, rather than a rank.
-        why_ended: why ranks that reported nothing ended, from the launcher's exit code and the last lines; None if
-            these do not say so.
+        why_ended: explains why ranks ended without a report, from the launcher's exit code and the last lines; None if
+            these do not tell.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Modules of torch that take ``(x, edge_index[, edge_weight])``, as PyG's models do, on the edges of batches."""
+"""Runs torch modules that take ``(x, edge_index[, edge_weight])``, as PyG's models do, on the edges of batches."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class BatchEdges:
 
 @dataclass(frozen=True)
 class EdgeCall:
-    """Call of a module.
+    """Calls a module.
 
     Attributes:
-        weighs: with weights of edges.
-        trims: with the numbers of vertices and edges of the hops, so that each layer computes only what is needed.
+        weighs: pass the weights of edges.
+        trims: pass the numbers of vertices and edges of the hops, so that each layer computes only the rows it needs.
         num_outputs: columns of its result.
     """
 
@@ -87,7 +87,7 @@ class EdgeCall:
         return checked_output(self.name, output, len(feature), edges.num_rows, self.num_outputs, place)
 
     def _beside_a_loop(self, module: nn.Module, feature: Tensor, edges: BatchEdges, place: Place) -> Tensor:
-        """The result on vertices without edges, next to one more vertex that has an edge to itself."""
+        """The result on vertices without edges, together with one more vertex that has an edge to itself."""
         loop = place.zeros((2, 1), edges.index.dtype) + len(feature)
         weighs = self.weighs and edges.weight is not None
         given = {EDGE_WEIGHT: place.zeros((1,), feature.dtype) + 1} if weighs else {}
@@ -96,10 +96,10 @@ class EdgeCall:
 
 
 class EdgeModel(ModuleModel):
-    """A module of torch, called with the features and the edges of a batch.
+    """A torch module, called with the features and the edges of a batch.
 
     Attributes:
-        call: how it is called.
+        call: calls the module.
     """
 
     def create_parameters(self, generator: torch.Generator) -> None:  # noqa: ARG002 - torch's global one
@@ -125,16 +125,16 @@ class EdgeModel(ModuleModel):
         """Call the module on small graphs; its parameters that have no sizes yet get them.
 
         Raises:
-            InputError: it fails, or returns something else than a row for each vertex.
+            InputError: it fails, or does not return a row for each vertex.
         """
         was_training = self.module.training
         self.module.eval()
         fresh = None
-        # Some modules hold what cannot be copied.
+        # Some modules hold objects that cannot be copied.
         with suppress(Exception):
             fresh = copy.deepcopy(self.module)
         try:
-            # With values, also in a forecast of memory.
+            # With real values, even in a forecast of memory.
             with torch.no_grad(), performed():
                 self._try_ring()
                 if fresh is not None:
@@ -150,7 +150,7 @@ class EdgeModel(ModuleModel):
             self._call_on(index, _TRIED, _TRIED)
         except InputError:
             raise
-        # Whatever it is, the module raises it for what it is always given.
+        # Any exception here comes from the module, for arguments that it always gets.
         except Exception as error:
             raise InputError(
                 f"model {self.call.name}: its forward fails on a graph of {_TRIED} vertices with"
@@ -158,7 +158,7 @@ class EdgeModel(ModuleModel):
             ) from error
 
     def _try_again(self, fresh: nn.Module) -> None:
-        """Call the module on another graph, where it must give what a copy gives that knows no other graph.
+        """Call the module on another graph, where it must return the same as a copy that has seen no other graph.
 
         Args:
             fresh: a copy of the module from before its first call.
@@ -172,12 +172,12 @@ class EdgeModel(ModuleModel):
         weight = self.place.lasting((_TRIED,), self.dtype).fill_(1)
         edges = BatchEdges(self.place.from_numpy(star), weight, _TRIED, None)
         try:
-            # Parameters without sizes get some here, drawn at random, which the training must not notice.
+            # Parameters without sizes get random values here, which must not affect the training.
             with torch.random.fork_rng(devices=[]):
                 self.call(fresh, feature, edges, self.place)
                 fresh.load_state_dict(self.module.state_dict())
                 expected, again = (self.call(fresh, feature, edges, self.place) for _ in range(2))
-        # The module takes other graphs only, or draws random numbers where it is evaluated.
+        # The module takes only other graphs, or draws random numbers during evaluation.
         except Exception:  # noqa: BLE001 - whatever the module raises
             return
         if not torch.equal(expected, again):
@@ -193,7 +193,7 @@ class EdgeModel(ModuleModel):
             )
 
     def _trims(self) -> bool:
-        """Whether the module can leave out what its layers do not need; PyG's cannot with jumping knowledge."""
+        """Whether the module can skip rows that its layers do not need; PyG's cannot with jumping knowledge."""
         path, num_layers = np.arange(self.num_layers), self.num_layers
         try:
             self._call_on(np.stack([path + 1, path]), num_layers + 1, 1, ([1] * (num_layers + 1), [1] * num_layers))
@@ -218,7 +218,7 @@ class EdgeModel(ModuleModel):
         self.operator.grid.comm.traffic.watch.step = "forward"
         feature = self.as_sums(inputs.value)
         if not len(feature) and not self.normalizes_together:
-            # Few modules are prepared for a graph without vertices.
+            # Few modules can handle a graph without vertices.
             return self.no_scores()
         scores = self.call(self.module, feature, edges, self.place)
         self._announce_backward(scores, self.num_layers)
@@ -226,7 +226,7 @@ class EdgeModel(ModuleModel):
 
 
 def batch_edges(operator: Operator, *, weighs: bool) -> BatchEdges:
-    """The edges of the batch that an operator has. Communicates nothing.
+    """The edges of an operator's batch. Communicates nothing.
 
     Args:
         weighs: weights are wanted.

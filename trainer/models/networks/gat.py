@@ -57,7 +57,7 @@ class GAT(Model):
         super().__init__(operator, options, dropout, seed)
 
     def _neighbors(self, layer: int) -> NeighborRows:
-        # Sampled training puts another operator in the place of the model's for each batch.
+        # Sampled training replaces the model's operator for each batch.
         operator: NeighborOperator = self.operator  # type: ignore[assignment]
         return operator.neighbors(layer)
 
@@ -88,7 +88,8 @@ class GAT(Model):
         return int(self.options.own["heads"])
 
     def _head_width(self, layer: int) -> int:
-        # Hidden heads are concatenated and share the width; the last layer's are averaged, so each has the whole width.
+        # Hidden heads are concatenated and share the width; heads of the last layer are averaged, so each has the whole
+        # width.
         width = self.options.dims[layer + 1]
         return width if layer == self.num_layers - 1 else width // self._heads
 
@@ -103,7 +104,7 @@ class GAT(Model):
         return Inputs(halo, propagated=True, own=features)
 
     def activate(self, output: Tensor) -> Tensor:
-        # Without bias and normalization, this is the output of attention, which its backward pass still needs.
+        # Without bias and normalization, this is the output of attention, and attention's backward pass still needs it.
         is_fresh = self.options.bias or len(self.norms) > 0
         return elu(output, self.place, in_place=self.reuses_memory and is_fresh)
 
@@ -127,7 +128,7 @@ class GAT(Model):
             fetched = place.empty((0, values.shape[1]), values.dtype)
         else:
             fetched = fetch.finish(begun) if fetch else inputs.value
-            # What arrived are rows of H, so this rank multiplies them by the weight itself.
+            # The rows that arrived are rows of H, so this rank multiplies them by the weight.
             if fetch is None or sends_inputs:
                 fetched = self._values(fetched, layer)
         halo = self._attended(fetched, None, layer)

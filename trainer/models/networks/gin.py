@@ -18,8 +18,8 @@ from gnnloom.trainer.models.networks.rectified import RectifiedModel
 class GIN(RectifiedModel):
     """A learned epsilon and a two-layer perceptron per layer.
 
-    Both perceptron layers have the layer's width. Only in the last layer is the inner one as wide as its input: the
-    number of classes would be a narrow bottleneck, which a ReLU can close.
+    Both perceptron layers have the layer's width, but in the last layer the inner one is as wide as the input: the
+    number of classes would be a narrow bottleneck, in which a ReLU can zero everything.
     """
 
     normalizations = ("none",)

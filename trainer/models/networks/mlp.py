@@ -1,4 +1,4 @@
-"""Multilayer perceptron: H' = relu(H W + b), any depth and widths; no layer multiplies with the adjacency."""
+"""Multilayer perceptron: H' = relu(H W + b), any depth and widths; no layer multiplies by the adjacency."""
 
 from __future__ import annotations
 

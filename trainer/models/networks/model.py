@@ -5,28 +5,28 @@ descriptor of another package. It defines
 
 * ``create_parameters``: parameter lists with one entry per layer. A matrix that is given to ``operator.transform``
   comes from ``held_weights`` or ``held_weight``.
-* ``layer``: the output of one layer from its input; of both, this rank's rows.
+* ``layer``: the output of one layer from its input; a rank holds only its own rows of both.
 
-The base class does what is between the layers: dropout, normalization, activation and residuals. ``embed``,
+The base class does everything between the layers: dropout, normalization, activation and residuals. ``embed``,
 ``classify``, ``activate`` and ``keep`` can be overridden.
 
-*Collective*, so every rank must make the same calls in the same order, even without rows: ``operator.propagate`` (the
+*Collective*: every rank must make the same calls in the same order, even without rows: ``operator.propagate`` (the
 normalized adjacency times a matrix), ``operator.transform`` (a matrix times a weight), ``operator.align``, and
 ``product``, ``own_product`` and ``keep``, which use them. All are differentiable. A model must therefore not branch on
 values that differ between ranks.
 
-*Local*: everything else. A rank has some rows, possibly none, and what treats rows one by one (``relu``, a sum of two
-matrices) needs no communication. A sum, mean or maximum over rows is not local. One over columns is local only if the
-algorithm keeps rows whole.
+*Local*: everything else. A rank has some rows, possibly none, and an operation on single rows (``relu``, a sum of two
+    matrices) needs no communication. A sum, mean or maximum over rows is not local; over columns, it is local only if
+    the algorithm keeps rows whole.
 
 *Random*: ``create_parameters`` draws from the given generator, which is torch's global one, so that ``nn.Linear`` and
-``nn.init`` give the same parameters on every rank; the trainer compares them. What a layer draws from torch's global
-generator, as ``nn.Dropout`` does, is keyed by the seed, epoch and rank. It is repeated after an interruption on the
-same ranks, and differs on another number of ranks; ``self.dropout`` does not.
+``nn.init`` give the same parameters on every rank; the trainer compares them. Draws of a layer from torch's global
+generator, as in ``nn.Dropout``, are keyed by the seed, epoch and rank. They are repeated after an interruption on the
+same number of ranks, and differ on another number of ranks; ``self.dropout`` does not depend on it.
 
-A plain parameter is the same on every rank; the trainer sums its gradients over the ranks. Those with
-``requires_grad=False`` stay as they are. A module of torch that holds parameters needs whole rows, each on one rank.
-What a layer returns may be kept: only gnnloom's own classes overwrite it. Apply a vector through
+A plain parameter is the same on every rank; the trainer sums its gradients over the ranks. Parameters with
+``requires_grad=False`` do not change. A torch module with parameters needs whole rows, each on one rank.
+A subclass may keep the tensors that a layer returns: only gnnloom's own classes overwrite them. Apply a vector through
 ``with_bias`` or ``columns_of``: with an algorithm that splits columns, they keep copies from being counted twice. A
 model that multiplies by several weights in one layer, or skips the adjacency in some layers, needs the capability
 ``ONE_LAYOUT``: whole rows in one layout throughout, as with ``p2p``.
@@ -69,7 +69,7 @@ class Inputs:
         propagated: see ``value``.
         own: (num_rows, dim) the features themselves in the layout of a propagated ``value``, if the model needs both.
         dropped: ``value`` has gone through the layer's dropout already.
-        unformed: what the features themselves are formed from again and again, instead of ``value``.
+        unformed: the source from which the features are formed each time they are needed, instead of ``value``.
     """
 
     value: Tensor
@@ -91,7 +91,7 @@ class Model(nn.Module, ABC):
     this class does everything between the layers.
     """
 
-    #: What a descriptor says of a model, for a class that a user names; see
+    #: Contents of a model's descriptor, for a class that a user names; see
     #: :class:`~gnnloom.trainer.models.kind.ModelKind`.
     normalizations: ClassVar[tuple[str, ...]] = NORMALIZATIONS
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -106,17 +106,17 @@ class Model(nn.Module, ABC):
     is_rowwise: ClassVar[bool] = False
     #: The layers use the features themselves as well as their product with the adjacency.
     needs_features: ClassVar[bool] = False
-    #: A layer's output may have fewer rows than its input, the leading ones, as with sampled neighbors. What a layer
-    #: adds to a product then goes through ``own_product`` or ``operator.align`` first. Between two products, every row
-    #: is computed by itself, and a layer keeps nothing for later ones: an evaluation from disk runs it several times,
-    #: on some rows each.
+    #: A layer's output may have fewer rows than its input, the leading ones, as with sampled neighbors. A summand of a
+    #: product then goes through ``own_product`` or ``operator.align`` first. Between two products, every row is
+    #: computed by itself, and a layer keeps nothing for later ones: an evaluation from disk runs it several times, on
+    #: some rows each.
     takes_blocks: ClassVar[bool] = False
     #: The model is called with the edges of batches, has no layers of its own, and is evaluated by its ``inference``.
     takes_edges: ClassVar[bool] = False
-    #: The layers overwrite features and gradients that this very class needs no more. Not inherited: a subclass may
-    #: keep what a layer returns.
+    #: The layers overwrite features and gradients that this class no longer needs. Not inherited: a subclass may keep a
+    #: layer's result.
     reuses_memory: ClassVar[bool] = False
-    #: A hidden layer's output can be recomputed in the backward pass. Not inherited either.
+    #: A hidden layer's output can be recomputed in the backward pass. Also not inherited.
     recomputes: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -128,18 +128,18 @@ class Model(nn.Module, ABC):
         """Initialize the parameters. Communicates nothing.
 
         Args:
-            seed: seed of what ``create_parameters`` draws, the same on every rank.
+            seed: seed of the draws of ``create_parameters``, the same on every rank.
         """
         super().__init__()
         self.operator = operator
         self.options = options
         self.dropout = dropout
         self.place = operator.grid.place
-        #: float32 or float64, of the parameters.
+        #: dtype of the parameters: float32 or float64.
         self.dtype = self.place.sum_dtype
         self.epoch = 0
         self.norms = nn.ModuleList(build_norms(options.norm, options.dims[1:-1], self.place))
-        # No other random draw of the process changes the initial weights, nor do they change another draw. They come
+        # Other random draws of the process do not change the initial weights, or the other way round. They come
         # from one stream, so the numbers of `glorot` and of `nn.Linear` are independent.
         with seeded(seed) as generator:
             self.create_parameters(generator)
@@ -149,7 +149,7 @@ class Model(nn.Module, ABC):
         """Create the parameters; the order of the draws decides the initial weights.
 
         Args:
-            generator: torch's global generator as after ``torch.manual_seed(seed)``, so modules of torch draw from it.
+            generator: torch's global generator as after ``torch.manual_seed(seed)``, so torch modules draw from it.
         """
 
     def whole_weights(self, shapes: Iterable[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
@@ -189,7 +189,7 @@ class Model(nn.Module, ABC):
         return entries_by_layer(self, self.num_layers)
 
     def keep(self, features: Tensor) -> Inputs:
-        """The inputs, with the part of the first layer that is constant as long as ``features`` are. Collective.
+        """The inputs, with the part of the first layer that is constant while ``features`` are. Collective.
 
         Args:
             features: (num_rows, columns held) in the first layer's layout.
@@ -197,7 +197,7 @@ class Model(nn.Module, ABC):
         if not self.keeps_product:
             return Inputs(features)
         product = self.operator.propagate(features, 0)
-        # The product is kept from here on, so the first layer never multiplies with its adjacency again.
+        # The product is kept from now on, so the first layer never multiplies by the adjacency again.
         self.operator.release(0)
         if not self.needs_features:
             return Inputs(product, propagated=True)
@@ -230,12 +230,12 @@ class Model(nn.Module, ABC):
 
     @property
     def inference_facts(self) -> Mapping[str, Any]:
-        """Entries of a run's result about how :meth:`whole_scores` were formed; none if there is one way only."""
+        """Entries of a run's result about how :meth:`whole_scores` computed scores; empty if there is only one way."""
         return {}
 
     def embed(self, inputs: Inputs) -> Inputs:
         """The last layer's input: (num_rows, last hidden width), or the inputs of a one-layer model. Collective."""
-        # Features that are trained are parameters, and so of another dtype.
+        # Trained features are parameters, so they have another dtype.
         hidden = replace(inputs, value=self.as_features(inputs.value))
         for layer in range(self.num_layers - 1):
             hidden = self.hidden_layer(hidden, layer)
@@ -274,7 +274,7 @@ class Model(nn.Module, ABC):
         return Inputs(output)
 
     def divided(self, inputs: Inputs, layer: int) -> tuple[Inputs, Inputs]:
-        """A layer's input as it is added to the output, and after its dropout as the layer takes it.
+        """A layer's input without dropout, for the residual sum, and with dropout, for the layer.
 
         The gradients of both are summed in the workspace.
         """
@@ -291,7 +291,7 @@ class Model(nn.Module, ABC):
         """A layer's output, with the shape of its layout. Communicates nothing.
 
         Raises:
-            InputError: the layer returns something else.
+            InputError: the layer returns another shape or no tensor.
         """
         layout = self.operator.layout(layer + 1)
         columns = layout.columns(self.options.dims[layer + 1])
@@ -335,15 +335,15 @@ class Model(nn.Module, ABC):
         return replace(inputs, value=value, dropped=True)
 
     def _enter(self, value: Tensor, layer: int) -> None:
-        """Tell the watchdog in which layer this rank is, forward and backward."""
+        """Tell the watchdog which layer this rank is computing, forward and backward."""
         watch = self.operator.grid.comm.traffic.watch
         watch.step = f"layer {layer + 1} forward"
-        # The gradient of a layer's input is there when the layer's backward pass is done; the one before follows.
+        # The gradient of a layer's input exists when the layer's backward pass is done; the layer before follows.
         if layer:
             self._announce_backward(value, layer)
 
     def _announce_backward(self, output: Tensor, number: int) -> None:
-        """Tell the watchdog when the backward pass of a layer begins: once the gradient of its output is there."""
+        """Tell the watchdog when the backward pass of a layer begins: once the gradient of its output exists."""
         watch = self.operator.grid.comm.traffic.watch
         if output.requires_grad:
             output.register_hook(  # type: ignore[no-untyped-call]
@@ -357,7 +357,7 @@ class Model(nn.Module, ABC):
     def dropout_place(self, layer: int) -> tuple[NDArray[np.int64], int]:
         """Ids of this rank's rows of a layer's input, and its first column there.
 
-        They choose the mask, so it is the same for every layout.
+        They determine the mask, so the mask is the same for every layout.
         """
         layout = self.operator.layout(layer)
         return layout.vertex, layout.columns(self.options.dims[layer]).start
@@ -365,10 +365,10 @@ class Model(nn.Module, ABC):
     def product(self, inputs: Inputs, weight: Tensor, layer: int, *, spends: bool = False) -> Tensor:
         """The adjacency times the inputs times ``weight``, in the cheaper order. Collective.
 
-        In the dtype of features; of the last layer possibly in the dtype of sums.
+        The result has the dtype of features; in the last layer, possibly the dtype of sums.
 
         Args:
-            spends: the inputs are a hidden layer's output that nothing else reads; the call may empty them, and the
+            spends: the inputs are a hidden layer's output that nothing else reads; the call may free them, and the
                 backward pass may reuse their memory.
         """
         if self.options.propagates_first(layer) or inputs.propagated:

@@ -1,7 +1,7 @@
-"""Common base of models that consist of one module of torch, which computes all layers by itself.
+"""Common base of models that consist of one torch module, which computes all layers itself.
 
-The module is created under the run's seed and is the same on all ranks, as every model is. What the base class of
-models does between the layers, such as dropout, is the module's own affair.
+The module is created under the run's seed and is the same on all ranks, as every model is. The module is also
+responsible for everything between the layers, such as dropout.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Inference(Protocol):
     """Forms the scores of a rank's vertices on the whole graph.
 
     Attributes:
-        facts: how it did so, for the result of a run; none before the first time.
+        facts: entries about how scores were computed, for the result of a run; empty before the first call.
     """
 
     facts: Mapping[str, Any]
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """(num_own, num_outputs) scores, with the present parameters. Collective."""
+        """(num_own, num_outputs) scores with the current parameters. Collective."""
         ...
 
 
 class ModuleModel(Model):
-    """A module of torch, called with the features and the edges of a batch.
+    """A torch module, called with the features and the edges of a batch.
 
     Attributes:
         module: as constructed from the options of the run.
-        inference: forms the scores on the whole graph; set before they are asked for.
+        inference: forms the scores on the whole graph; set before scores are requested.
     """
 
     multiplies = False
@@ -56,7 +56,7 @@ class ModuleModel(Model):
         return found
 
     def constructed(self, given: Mapping[str, Any]) -> nn.Module:
-        """The module, new.
+        """A new instance of the module.
 
         Args:
             given: see :func:`gnnloom.trainer.models.edge_modules.arguments`.
@@ -66,7 +66,7 @@ class ModuleModel(Model):
         """
         name, found = self.options.module, self.found()
         passed = arguments(name, found, given, self.options.own, self.dropout.probability)
-        # Whatever the module raises is about what it was given; one line says what.
+        # Any exception of the constructor is about its arguments; one line reports it.
         try:
             module: nn.Module = found(**passed)
         except Exception as error:
@@ -105,14 +105,14 @@ class ModuleModel(Model):
 
 
 def checked_output(name: str, output: Any, num_vertices: int, num_rows: int, num_outputs: int, place: Place) -> Tensor:
-    """(num_rows, num_outputs) the leading rows of what a module returns, of the dtype of sums.
+    """(num_rows, num_outputs) leading rows of a module's result, in the dtype of sums.
 
     Args:
-        name: of the model, for the message.
-        num_vertices: that the module has been given.
+        name: name of the model, for the message.
+        num_vertices: number of vertices that the module was given.
 
     Raises:
-        InputError: the module returns something else than a row for each vertex.
+        InputError: the module does not return a row for each vertex.
     """
     is_matrix = isinstance(output, Tensor) and output.dim() == 2
     if not is_matrix or len(output) < num_rows or output.shape[1] != num_outputs:

@@ -1,4 +1,4 @@
-"""Layer and batch normalization of matrices that are distributed over ranks; ``nn.BatchNorm1d`` of a user's model."""
+"""Layer and batch normalization of matrices distributed over ranks, also for ``nn.BatchNorm1d`` in a user's model."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class LayerNorm(Norm):
 class BatchNorm(Norm):
     """Normalizes every column by its mean and variance over the rows of all ranks (Ioffe, Szegedy, ICML 2015).
 
-    The whole graph is the batch, so all vertices count. Evaluation uses running averages of the training's means and
-    variances.
+    The whole graph is the batch, so all vertices count. Evaluation uses running averages of means and variances from
+    training.
     """
 
     #: Weight of the newest epoch in the running averages; torch's default.
@@ -84,7 +84,7 @@ class BatchNorm(Norm):
     def _update_running(self, result: Standardized, layout: Layout) -> None:
         """Update the running averages of all columns, which are spread over the ranks of the column group."""
         moments = layout.place.zeros((2, self.dim), result.mean.dtype)
-        # As in torch, the variance that is kept is the unbiased one, with n - 1.
+        # As in torch, the stored variance is the unbiased one, with n - 1.
         sample = result.variance * (result.count / max(result.count - 1, 1))
         moments[:, layout.columns(self.dim)] = torch.cat([result.mean, sample])
         # Each column has one owner in the group, and the others add 0, so every rank keeps all columns.
@@ -94,7 +94,7 @@ class BatchNorm(Norm):
 
 
 class Standardized:
-    """Values of mean 0 and variance 1 along one dim, scaled and shifted, and the moments that they had before."""
+    """Values of mean 0 and variance 1 along one dim, scaled and shifted, and their original moments."""
 
     def __init__(self, values: Tensor, mean: Tensor, variance: Tensor, count: int) -> None:
         self.values, self.mean, self.variance, self.count = values, mean, variance, count
@@ -152,15 +152,15 @@ class _Standardize(torch.autograd.Function):
         torch.mul(values, factors, out=result).add_(shift.detach())
         ctx.given = dim, group, count, place
         ctx.save_for_backward(values, factor, scale)
-        # The backward pass covers the way through the mean and the variance, so callers get them as constants.
+        # The backward pass accounts for the mean and the variance, so callers get them as constants.
         ctx.mark_non_differentiable(mean, variance, count)
-        # Nor does autograd make zeros of their sizes for the backward pass.
+        # This also keeps autograd from making zeros of their sizes for the backward pass.
         ctx.set_materialize_grads(False)
         return result, mean, variance, count
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        """An input also acts through the mean and the variance, which adds two sums over all ranks."""
+        """An input also has an effect through the mean and the variance, which adds two sums over all ranks."""
         values, factor, scale = ctx.saved_tensors
         dim, group, count, place = ctx.given
         product = torch.mul(gradient, values, out=place.like(gradient))
@@ -250,7 +250,7 @@ class WholeBatchNorm(nn.BatchNorm1d):
     """Normalizes with the mean and variance of the rows of all ranks, as ``nn.BatchNorm1d`` does on one. Collective.
 
     Attributes:
-        find_operator: the operator that the model multiplies with at present; its ranks hold the rows.
+        find_operator: finds the operator by which the model currently multiplies; its ranks hold the rows.
     """
 
     find_operator: Callable[[], Operator]
@@ -289,7 +289,7 @@ class WholeBatchNorm(nn.BatchNorm1d):
 def share_batch_norms(module: nn.Module, find_operator: Callable[[], Operator]) -> None:
     """Let every ``nn.BatchNorm1d`` below a module normalize over the rows of all ranks. Communicates nothing."""
     for child in module.modules():
-        # A class of the user's that derives from it may compute something else.
+        # A user's subclass may compute something else.
         if type(child) is nn.BatchNorm1d:
             # Parameters, buffers and hooks stay.
             child.__class__ = WholeBatchNorm

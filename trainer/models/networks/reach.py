@@ -1,11 +1,11 @@
-"""Finds how far a module of torch looks: the edges that a batch needs so that its outputs equal the whole graph's.
+"""Finds how far a torch module looks: the edges that a batch needs so that its outputs equal the whole graph's.
 
 A convolution reads the rows of its targets. One that normalizes by the degrees of both ends of an edge, such as PyG's
-``GCNConv``, also reads the rows of the sources, which a batch of all neighbors lacks in its last hop. What a module
-reads cannot be asked for, so it is tried: on a small graph, larger and larger batches, until the outputs equal those
-of the whole graph. Batches follow edges backward, from targets to sources. A module that also follows them forward,
-such as PyG's ``DirGNNConv``, has these outputs on no batch of a directed graph; on an undirected graph, every edge has
-its reverse, so one more hop is enough.
+``GCNConv``, also reads the rows of the sources, which a batch of all neighbors lacks in its last hop. A module does not
+declare what it reads, so trials find out: on a small graph, larger and larger batches until their outputs equal the
+outputs on the whole graph. Batches follow edges backward, from targets to sources. A module that also follows them
+forward, such as PyG's ``DirGNNConv``, gives these outputs on no batch of a directed graph; on an undirected graph,
+every edge has its reverse, so one more hop is enough.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from gnnloom.trainer.place.place import Place
 #: Hops to try beyond one per layer: for each layer, and in total; and hops to try for a single layer of a module that
 #: offers its layers.
 _MOST_FURTHER, _MOST_FURTHER_IN_ALL, _MOST_OF_LAYER = 12, 40, 4
-#: Of the graph that it is tried on: vertices at each distance from the first seeds, edges of the longest cycle through
+#: Sizes of the trial graph: vertices at each distance from the first seeds, edges of the longest cycle through
 #: these, leaves of the hub, more than any other vertex has neighbors, and isolated vertices.
 _WIDTH, _CYCLE, _LEAVES, _ISOLATED = 3, 5, 16, 4
-#: Random parameters that it is tried with: some may make all outputs zero, as behind a ReLU.
+#: Number of random parameter sets to try: some may make all outputs zero, as after a ReLU.
 _DRAWS: Final = 2
-#: Isolated vertices have features of this size, others of at most 1: extremes of all vertices are outside of batches.
+#: Isolated vertices have features of this size, others of at most 1: extremes over all vertices are outside batches.
 _EXTREME: Final = 4.0
 
 
@@ -48,8 +48,9 @@ class Reach:
         by_layer: the module offers its layers one by one; the other attributes then describe one layer.
         hops: the module reads rows of vertices at distance less than ``hops``.
         reads_degrees: the module reads the degrees of vertices at distance ``hops``.
-        is_exact: with these rows, outputs equal the whole graph's outputs. Otherwise no number of hops gave these.
-        widths: of the features, and of the outputs of each layer, or of the module.
+        is_exact: with these rows, outputs equal the whole graph's outputs. Otherwise no tried number of hops gave equal
+            outputs.
+        widths: widths of the features, and of the outputs of each layer or of the module.
     """
 
     by_layer: bool
@@ -61,7 +62,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class GraphTraits:
-    """Facts about a graph whose edges a module is given.
+    """Facts about the graph whose edges a module gets.
 
     Attributes:
         normalization: weights of the edges; see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
@@ -79,12 +80,12 @@ class GraphTraits:
 
 
 def find_reach(model: EdgeModel, traits: GraphTraits) -> Reach:
-    """Try what the module of a model reads. Communicates nothing; the same on every rank.
+    """Find by trial which rows and edges a model's module reads. Communicates nothing; the same on every rank.
 
-    The graph of the trial is as much like the real one as is known of it: a module may read more of some graphs.
+    The trial graph shares the known traits of the real graph, because a module may read more of some graphs.
     """
     graph = _trial_graph(_most_hops(model) + 2, traits)
-    # Rounding in float32 would hide what is far away. Some modules take nothing else.
+    # Rounding in float32 would hide distant vertices. Some modules accept only float32.
     for place in (Place(torch.float64), model.place):
         try:
             return _tried(model, graph, traits, place)
@@ -113,7 +114,7 @@ def _tried(model: EdgeModel, graph: _TrialGraph, traits: GraphTraits, place: Pla
 def whole_batch(
     graph: WholeGraph, seeds: NDArray[np.int64], reach: Reach, normalization: str, place: Place, *, weighs: bool
 ) -> tuple[NDArray[np.int64], BatchEdges]:
-    """All that a module reads to compute the outputs of some vertices: the vertices, the seeds first, and the edges.
+    """Everything a module reads for the outputs of some vertices: the vertices, seeds first, and the edges.
 
     Args:
         seeds: (num_seeds,) int64, ascending, at least one.
@@ -156,11 +157,11 @@ class _Trial:
 
     def __init__(self, model: EdgeModel, graph: _TrialGraph, traits: GraphTraits, place: Place) -> None:
         self._model, self._graph, self._traits, self._place = model, graph, traits, place
-        # Given weights are a normalization already, or the graph's weights.
+        # Given weights are already a normalization, or the graph's weights.
         self._completes = model.call.weighs and not traits.is_weighted and traits.normalization == "none"
 
     def reach(self, feature: Tensor) -> Reach:
-        """Find what the module reads with its present parameters."""
+        """Find what the module reads with its current parameters."""
         model = self._model
         whole = self.edges(np.arange(self._graph.whole.num_vertices), Reach(by_layer=False, hops=1))[1]
         expected = model.call(model.module, feature, replace(whole, hops=None), self._place)
@@ -205,10 +206,10 @@ class _Trial:
     ) -> Reach | None:
         """The first candidate that suffices for all seeds, and with further rows as well.
 
-        What looks at all vertices, such as pooling, may give the same outputs for some batch by chance.
+        An operation on all vertices, such as pooling, may give the same outputs for some batch by chance.
         """
         first, *others = self._graph.seeds
-        # Whatever the neighbors of those are, they would not be missed.
+        # Missing neighbors of such vertices would not be noticed.
         if not expected[self._place.from_numpy(first)].isfinite().all():
             return None
         for reach in candidates:
@@ -246,18 +247,18 @@ def _inputs_by_layer(model: EdgeModel, feature: Tensor, whole: BatchEdges, expec
     try:
         for layer in range(module.num_layers):
             values.append(layer_output(model, layer, values[-1], whole))
-    # The module is called as a whole then, which has no such failure.
+    # The module is then called as a whole, which has no such failure.
     except Exception:  # noqa: BLE001
         return None
-    # Not so if its outputs join the outputs of several layers, as with jumping knowledge.
+    # This does not hold if the outputs join the outputs of several layers, as with jumping knowledge.
     return values if alike(values[-1], expected) else None
 
 
 def _trial_graph(depth: int, traits: GraphTraits) -> _TrialGraph:
-    """Vertices at every distance up to ``depth`` from the first seeds, and others that these never reach.
+    """Vertices at every distance up to ``depth`` from the first seeds, and vertices that the seeds never reach.
 
     The parts of the graph are not connected: levels with cycles of each length, a hub and its leaves, and isolated
-    vertices. The numbers of vertices say nothing about their places.
+    vertices. The numbers of vertices are independent of their places.
     """
     # In a symmetric graph, every edge is a cycle, and longer ones come from edges within a level.
     parts = [(0, False), *((back, True) for back in range(1 if traits.is_symmetric else _CYCLE))]
@@ -322,7 +323,7 @@ def _with_degrees(
 ) -> BatchEdges:
     """The edges, and one to each vertex whose row is unknown, with the weight of all other entries of its row.
 
-    Only outputs that are not asked for have these edges among their own.
+    These edges lead only to vertices whose outputs are not requested.
 
     Args:
         known: vertices whose rows the edges have.
@@ -371,9 +372,9 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def other_values(module: nn.Module, generator: torch.Generator, place: Place) -> Iterator[None]:
-    """Inside the block, parameters have random values: as they are, some may be zero and hide what they multiply.
+    """Inside the block, parameters have random values: some present values may be zero and hide their factors.
 
-    They and the buffers have the dtype of sums of ``place``. What the block does to them is forgotten.
+    Parameters and buffers have the dtype of sums of ``place``. Changes inside the block are undone.
     """
     parameters = list(module.parameters())
     buffers = [each for each in module.buffers() if each.is_floating_point()]

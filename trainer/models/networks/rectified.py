@@ -41,18 +41,18 @@ class RectifiedModel(Model):
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
         if not self.reuses_memory:
-            # A subclass may override `layer` or `activate`, and keep features that still have no dropout.
+            # A subclass may override `layer` or `activate`, and keep features before dropout.
             return super().hidden_layer(inputs, layer)
         inputs, given = self.divided(inputs, layer)
         if len(self.norms):
             output, bias = self.normalized(self.layer(given, layer), layer), None
         else:
             output, bias = self.unbiased(given, layer), self.bias_columns(self.last_biases, layer)
-        # What adds the features to something else needs them without their dropout.
+        # A residual sum needs the features without dropout.
         drops = self.drops(layer + 1) and not (self.options.residual or self.options.unit_embedding)
         mask = self.mask_before(layer + 1) if drops else None
         adds_input = self.adds_input(layer)
-        # Backward, a sum passes its gradient to both summands.
+        # In the backward pass, a sum passes its gradient to both summands.
         output = rectify(output, bias, mask, self.place, in_place=True, spends_gradient=not adds_input)
         if adds_input:
             output = self.added(output, self.aligned_input(inputs, layer))

@@ -1,10 +1,10 @@
-"""Runs a module for graphs with types layer by layer, although it offers its forward only.
+"""Runs a module for graphs with types layer by layer, although the module offers only its forward.
 
 A layer is a call of a submodule that takes edges, such as a ``HeteroConv`` or a convolution of a module that PyG's
 ``to_hetero`` made. Layers whose inputs depend on no other layer have level 1, layers that read their outputs level 2,
 and so on. With the outputs of all lower levels at hand, the forward gives the outputs of the next level from direct
-neighbors alone: it is called again, and calls of lower levels return what is stored. That this gives the outputs of the
-whole graph is tried; see :mod:`gnnloom.trainer.models.networks.typed_reach`.
+neighbors alone: it is called again, and calls of lower levels return what is stored. A trial checks that this gives the
+    outputs of the whole graph; see :mod:`gnnloom.trainer.models.networks.typed_reach`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnnloom.trainer.place.place import Place
 
 #: The rows of a call's output: the number of the call, and the type of their vertices.
 OutputRows = tuple[int, str]
-#: What a layer's call is replaced with: its name, its arguments, and what computes its output.
+#: Replaces a layer's call; gets the layer's name, its arguments, and the function that computes its output.
 _Handler = Callable[[str, Sequence[Any], Callable[[], Any]], Any]
 
 
@@ -32,7 +32,7 @@ class LayerCall:
     """A call of a submodule that takes edges.
 
     Attributes:
-        name: of the submodule.
+        name: name of the submodule.
         level: one more than the levels of the calls that its input depends on.
         widths: columns of the output by type; None for a type that the call returns nothing for.
         by_type: it returns a mapping by type.
@@ -49,7 +49,7 @@ class LayerCall:
 
 
 def layers_of(model: TypedModel, batch: TypedBatch, place: Place) -> tuple[LayerCall, ...]:
-    """The calls of the layers of a module, in the order of its forward; none if it has no layers that are found.
+    """The calls of the layers of a module, in the order of its forward; empty if no layers are found.
 
     Args:
         batch: whole rows of a graph, on which the module is tried.
@@ -104,7 +104,7 @@ def last_outputs(
     batch: TypedBatch,
     given: Mapping[OutputRows, Tensor],
 ) -> Tensor:
-    """(num_seeds, num_outputs) what the module returns for the seeds of a batch, from the outputs of lower levels.
+    """(num_seeds, num_outputs) the module's result for the seeds of a batch, from the outputs of lower levels.
 
     Raises:
         InputError: as :func:`level_outputs`.
@@ -119,11 +119,11 @@ def last_outputs(
 
 
 class _EnoughError(Exception):
-    """All outputs that are wanted are known, so that the rest of the forward need not run."""
+    """All wanted outputs are known, so the rest of the forward need not run."""
 
 
 class _LevelRun:
-    """Replaces the calls of lower levels by rows, and notes the outputs of one level."""
+    """Replaces the calls of lower levels by rows, and records the outputs of one level."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _LevelRun:
 
 @contextmanager
 def _replaced(module: nn.Module, names: set[str], handler: _Handler) -> Iterator[None]:
-    """Inside the block, calls of submodules go to a handler, but not calls inside of such calls."""
+    """Inside the block, calls of submodules go to a handler, except calls inside such calls."""
     inside = False
 
     def replaced(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,7 +236,7 @@ class _Observed:
 
 
 class _Observer:
-    """Notes which submodules take the edges that the module is given."""
+    """Records which submodules take the edges that the module gets."""
 
     def __init__(self, model: TypedModel, batch: TypedBatch) -> None:
         self._model, self._batch = model, batch
@@ -273,7 +273,7 @@ class _Observer:
 
 
 class _Levels:
-    """Finds the levels of calls: those whose inputs are known are of the next level, as long as there are others."""
+    """Finds the levels of calls: calls whose inputs are known form the next level, until no calls are left."""
 
     def __init__(self, model: TypedModel, batch: TypedBatch, place: Place, counts: Mapping[str, int]) -> None:
         self._model, self._batch, self._place, self._counts = model, batch, place, counts
@@ -353,7 +353,7 @@ def _widths(
 
 
 def _unknown(output: Any) -> Any:
-    """The same output, whose values are not numbers."""
+    """An output of the same shape with NaN values."""
     if isinstance(output, Tensor) and output.is_floating_point():
         return output * torch.nan
     if isinstance(output, Mapping):

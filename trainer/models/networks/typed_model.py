@@ -1,4 +1,4 @@
-"""Modules of torch that take ``(x_dict, edge_index_dict)``, as PyG's layers do, on batches of a graph with types."""
+"""Runs torch modules that take ``(x_dict, edge_index_dict)``, as PyG's layers do, on batches of a graph with types."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.module_model import Inference, ModuleModel, checked_output
 from gnnloom.trainer.place.place import Place
 
-#: What is computed with in the dtype of sums.
+#: Fields that are converted to the dtype of sums.
 _NUMBERS: Final = ("x", "edge_attr", "edge_weight")
-#: Vertices of each type on which a new module is tried, at most.
+#: Maximum number of vertices of each type on which a new module is tried.
 _TRIED: Final = 6
 
 
@@ -32,7 +32,7 @@ class TypedBatch:
     """A batch of a graph with types.
 
     Attributes:
-        fields: what each type and each relation (source type, name, target type) has, by the names of PyG.
+        fields: values of each type and each relation (source type, name, target type), by PyG's names.
         num_seeds: number of leading vertices of each type that is predicted whose outputs are wanted.
     """
 
@@ -40,7 +40,7 @@ class TypedBatch:
     num_seeds: Mapping[str, int]
 
     def with_features(self, rows: Mapping[str, tuple[Any, Tensor]]) -> TypedBatch:
-        """The same batch with features of some types: the second of what ``rows`` has for each type."""
+        """The same batch with features of some types: the second item of ``rows`` for each type."""
         return replace(self, fields={**self.fields, **{n: {**self.fields[n], "x": x} for n, (_, x) in rows.items()}})
 
 
@@ -57,7 +57,7 @@ class ScoresOfRows(Inference, Protocol):
 
 
 class TypedModel(ModuleModel):
-    """A module of torch, called with what a batch of a graph with types has, by type and by relation."""
+    """A torch module, called with the fields of a batch of a graph with types, by type and by relation."""
 
     inference: ScoresOfRows
 
@@ -98,17 +98,17 @@ class TypedModel(ModuleModel):
         """Call the module on a small graph; its parameters that have no sizes yet get them.
 
         Raises:
-            InputError: it fails, or returns something else than a row for each vertex.
+            InputError: it fails, or does not return a row for each vertex.
         """
         was_training = self.module.training
         self.module.eval()
         try:
-            # With values, also in a forecast of memory.
+            # With real values, even in a forecast of memory.
             with torch.no_grad(), performed():
                 self.scores_of(self._small(_TRIED))
         except InputError:
             raise
-        # Whatever it is, the module raises it for what it is always given.
+        # Any exception here comes from the module, for arguments that it always gets.
         except Exception as error:
             raise InputError(
                 f"model {self.options.module}: its forward fails on a graph of at most {_TRIED} vertices of each type,"
@@ -147,7 +147,7 @@ class TypedModel(ModuleModel):
         raise InputError(f"model {self.options.module}: it takes batches of a graph with types only")
 
     def scores_of(self, batch: TypedBatch | None) -> Tensor:
-        """(num_seeds, num_outputs) scores of the seeds of a batch; of pairs, rows of sources come first.
+        """(num_seeds, num_outputs) scores of the seeds of a batch; for pairs, rows of sources come first.
 
         Collective if the module has batch normalizations over the rows of all ranks.
 
@@ -155,7 +155,7 @@ class TypedModel(ModuleModel):
             batch: None on a rank that has none in a step.
 
         Raises:
-            InputError: the module returns something else than a row for each vertex of the type.
+            InputError: the module does not return a row for each vertex of the type.
         """
         self.operator.grid.comm.traffic.watch.step = "forward"
         if batch is None:
@@ -167,7 +167,7 @@ class TypedModel(ModuleModel):
         return scores
 
     def output(self, batch: TypedBatch, place: Place) -> Tensor:
-        """(num_seeds, num_outputs) what the module returns for the seeds of a batch, in the dtype of sums of a place.
+        """(num_seeds, num_outputs) the module's result for the seeds of a batch, in the dtype of sums of a place.
 
         If two types are predicted, the rows of the first type come first.
 
@@ -193,7 +193,7 @@ class TypedModel(ModuleModel):
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _by_key(self, batch: TypedBatch, argument: str, place: Place) -> dict[Any, Any]:
-        """An argument of ``forward``: the value of each type or relation that the model sees and that has it."""
+        """An argument of ``forward``: values of the types or relations that the model sees and that have a value."""
         name = argument.removesuffix(BY_TYPE)
         keys = (key for key in (*self.schema.counts, *self.schema.columns) if name in batch.fields[key])
         values = {key: batch.fields[key][name] for key in keys}

@@ -42,10 +42,10 @@ from gnnloom.trainer.place.place import Place
 _MOST_OF_LAYER, _MOST_FURTHER = 2, 4
 #: Hops of a single layer that are tried.
 _MOST_OF_ONE: Final = 3
-#: Of the graph that it is tried on: vertices of a type at each distance from the seeds, besides a source and a sink;
-#: levels that an edge leads back, which closes a cycle; isolated vertices of a type.
+#: Sizes of the trial graph: vertices of a type at each distance from the seeds, in addition to a source and a sink;
+#: levels that a back edge, which closes a cycle, spans; isolated vertices of a type.
 _WIDTH, _BACK, _ISOLATED = 3, 2, 4
-#: Random parameters that it is tried with: some may make all outputs zero, as behind a ReLU.
+#: Number of random parameter sets to try: some may make all outputs zero, as after a ReLU.
 _DRAWS: Final = 2
 #: Isolated vertices have features of up to this size, others of at most 1.
 _EXTREME: Final = 4.0
@@ -57,7 +57,8 @@ class TypedReach:
 
     Attributes:
         hops: number of hops of all neighbors in a batch, of each layer if there are calls of layers.
-        is_exact: with these hops, outputs equal the outputs on the whole graph. Otherwise no number of hops gave these.
+        is_exact: with these hops, outputs equal the outputs on the whole graph. Otherwise no tried number of hops gave
+            equal outputs.
         layers: calls of the layers of the module, which are then evaluated one after the other; none if the module is
             called as a whole.
     """
@@ -73,7 +74,7 @@ class TypedReach:
 
 
 def types_of_levels(schema: TypedSchema, reach: TypedReach) -> dict[int, list[str]]:
-    """Types of the vertices whose outputs of each level but the last one are read, in one order on all ranks."""
+    """Types of vertices whose outputs are read, by level except the last, in the same order on all ranks."""
     names, found = set(schema.of_types), dict[int, list[str]]()
     for level in range(reach.num_levels - 1, 0, -1):
         for _ in range(reach.hops):
@@ -83,7 +84,7 @@ def types_of_levels(schema: TypedSchema, reach: TypedReach) -> dict[int, list[st
 
 
 def find_typed_reach(model: TypedModel, num_hops: int, *, by_layer: bool = True) -> TypedReach:
-    """Try what the module of a model reads. Communicates nothing; the same on every rank.
+    """Find by trial how many hops a model's module reads. Communicates nothing; the same on every rank.
 
     Args:
         num_hops: hops that training uses, for a module whose reach is not found.
@@ -93,7 +94,7 @@ def find_typed_reach(model: TypedModel, num_hops: int, *, by_layer: bool = True)
     place = Place(torch.float64)
 
     def tried(find: Callable[[_Trial], int]) -> int:
-        """The most that some random parameters need; 0 if some find nothing."""
+        """Largest number of hops that any random parameters need; 0 if some find no number."""
         generator = torch.Generator().manual_seed(0)
         trial, found = _Trial(model.schema, most + 2, place, generator), list[int]()
         for _ in range(_DRAWS):
@@ -132,7 +133,7 @@ class _Trial:
         self._schema, self._place = schema, place
         size = depth * (_WIDTH + 2) + _ISOLATED
         rng = np.random.default_rng(0)
-        # The numbers of vertices say nothing about their levels.
+        # The numbers of vertices are independent of their levels.
         numbers = {name: rng.permutation(size if count else 0) for name, count in schema.counts.items()}
         self._counts = {name: len(each) for name, each in numbers.items()}
         levels = {name: each[: depth * (_WIDTH + 2)].reshape(-1, _WIDTH + 2) for name, each in numbers.items()}
@@ -178,17 +179,17 @@ class _Trial:
         each_alone = ({name: rows[at : at + 1] for name, rows in first.items()} for at in range(_WIDTH))
         self._seeds = (first, some, *each_alone)
         ends = np.cumsum([0, *(self._counts[name] for name in schema.of_types)])
-        #: Where the rows of each type begin in what the module returns for the whole graph.
+        #: First row of each type in the module's result on the whole graph.
         self._first = dict(zip(schema.of_types, ends.tolist(), strict=False))
 
     def hops(self, model: TypedModel, most: int) -> int:
-        """The least number of hops that suffice with the present parameters; 0 if no number does."""
+        """Smallest number of hops that suffices with the current parameters; 0 if no number does."""
         expected = model.output(self._whole(model.num_layers), self._place)
         first, *others = self._seeds
         if not self._rows_of(expected, first).isfinite().all():
             return 0
         for hops in range(model.num_layers, most + 1):
-            # What looks at all vertices, such as pooling, may give the same outputs for some batch by chance.
+            # An operation on all vertices, such as pooling, may give the same outputs for some batch by chance.
             cases = [(first, hops), (first, hops + 1), *((each, hops) for each in others)]
             if all(
                 alike(model.output(self._batch(*case), self._place), self._rows_of(expected, case[0])) for case in cases
@@ -197,7 +198,7 @@ class _Trial:
         return 0
 
     def hops_by_layer(self, model: TypedModel, found: list[tuple[LayerCall, ...]]) -> int:
-        """The least number of hops that suffice for every layer; 0 if no number does, or there are not several layers.
+        """Smallest number of hops that suffices for every layer; 0 if no number does, or there are under two layers.
 
         Args:
             found: gets the calls of the layers.
@@ -249,7 +250,7 @@ class _Trial:
         )
 
     def _rows_of(self, output: Tensor, seeds: Mapping[str, NDArray[np.int64]]) -> Tensor:
-        """The rows of some vertices in what the module returns for the whole graph."""
+        """The rows of some vertices in the module's result on the whole graph."""
         numbers = [rows + self._first[name] for name, rows in seeds.items()]
         return output[self._place.from_numpy(np.concatenate(numbers))]
 

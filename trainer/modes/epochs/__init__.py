@@ -1,1 +1,1 @@
-"""Computes epochs, one class per mode; the loop asks it for each epoch's gradients. Descriptors: ``modes``."""
+"""Computes epochs, one class per mode; the training loop calls it once per epoch. Descriptors are in ``modes``."""

@@ -26,7 +26,7 @@ from gnnloom.trainer.operators.whole_rows import AXIS
 class MinibatchMode(PreparedMode):
     """Each epoch divides all vertices at random into batches; a step uses the graph that a batch induces.
 
-    Losses depend on the number of ranks by rounding only.
+    Losses depend on the number of ranks only through rounding.
     """
 
     def __init__(self, context: ModeContext) -> None:
@@ -51,7 +51,7 @@ class MinibatchMode(PreparedMode):
         self._begin()
 
     def _read_transpose(self) -> ShardMatrix[CSR]:
-        """The rank's rows of the transpose, from which what it sends follows; the adjacency's if both are equal."""
+        """This rank's rows of the transpose, which determine its send lists; the adjacency's rows if both are equal."""
         if self.context.shards.symmetric:
             return self._rows
         shard: RowShard = self.context.label_rows  # type: ignore[assignment]
@@ -79,6 +79,6 @@ class MinibatchMode(PreparedMode):
             if terms := self._terms(share):
                 loss = self._train_batch(share, terms)
                 update()
-                # Of the mean over all training vertices.
+                # The rank's share of the mean over all training vertices.
                 total += loss / self.context.loss.num_terms
         return total

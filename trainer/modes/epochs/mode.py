@@ -37,19 +37,19 @@ class ModeContext:
     Attributes:
         options: the mode's own options by name, with its sampler's options, checked.
         seed: seed of the run.
-        epochs: epochs that this process trains, unless training ends early.
+        epochs: number of epochs of this process, unless training ends early.
         normalization: normalization of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
         model_name: as given with ``--model``.
         shards: of the whole graph; ``label_rows`` are the rows of the output that this rank has.
         objective: for losses of batches.
         operator, model: on the whole graph; the loop evaluates with them.
         inputs: the input features of this rank's rows, in the first layer's layout, as the loop evaluates with them.
-        given: has given the model its inputs; samples and rows on disk are read through it.
+        given: inputs of the model, already taken; samples and rows on disk are read through it.
         labels: labels and split of this rank's rows of the output, or pairs, as the objective has placed them.
         loss: the loss over all training vertices, or pairs.
         counter: counts the bytes that this rank reads.
         source: what an evaluation from disk reads.
-        measured: (num_measured,) int64 the rows of the output whose scores metrics read, ascending; None for all.
+        measured: (num_measured,) int64 rows of the output whose scores metrics read, ascending; None for all.
     """
 
     options: Mapping[str, Any]
@@ -96,7 +96,7 @@ class ModeContext:
         """The objective of a task on vertices.
 
         Raises:
-            InputError: it is one on pairs.
+            InputError: the task is on pairs.
         """
         if not isinstance(self.objective, VertexObjective):
             raise InputError(f"task {self.objective.task.name}: this mode trains tasks on vertices only; use mode full")
@@ -107,14 +107,14 @@ class Mode(ABC):
     """Turns an epoch into updates of the parameters.
 
     The loop around it is the same for all modes: evaluation on the whole graph, learning rates, checkpoints, metrics
-    and early stopping. A mode keeps no state from one epoch to the next that its random streams, which depend on the
-    seed, epoch and batch, would not give again: a run that is resumed after any epoch has the same losses.
+    and early stopping. Between epochs, a mode keeps only state that its random streams, keyed by the seed, epoch and
+        batch, can reproduce: a run that is resumed after any epoch has the same losses.
     """
 
     def __init__(self, context: ModeContext) -> None:
         """Prepare. Collective."""
         self.context = context
-        #: How the last evaluation was computed, if it was from disk.
+        #: Describes how the last evaluation was computed, if from disk.
         self.evaluation: Mapping[str, Any] | None = None
         #: Bytes of the features on disk that batches of this rank have used so far; 0 if features are not on disk.
         self.bytes_used = 0
@@ -131,26 +131,26 @@ class Mode(ABC):
         """
 
     def scores(self) -> Tensor:
-        """(num_rows, columns held) scores of the present parameters on the whole graph, exactly. Collective.
+        """(num_rows, columns held) exact scores with the current parameters on the whole graph. Collective.
 
-        Only of the rows that are measured, if ``measured`` of the context names some.
+        Only rows in the context's ``measured`` get scores, unless it is None.
 
         Called without gradients, with the model in evaluation mode.
         """
         return self.context.model.whole_scores(self.context.inputs)
 
     def close(self) -> None:  # noqa: B027 - most modes have nothing to free
-        """Free what a process must not leave behind, such as threads; called once, also after an error."""
+        """Free resources that a process must not leave behind, such as threads; called once, also after an error."""
 
 
 class FullMode(Mode):
-    """Every step multiplies with the whole graph, as distributed by the algorithm; most tasks take one per epoch."""
+    """Every step multiplies by the whole graph, as the algorithm distributes it; most tasks take one step per epoch."""
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
         context, model, objective = self.context, self.context.model, self.context.objective
         contributions, terms = list[float](), list[float]()
         for step, loss in enumerate(objective.steps(context.loss, context.labels, context.operator, epoch)):
-            # Every step has dropout masks of its own.
+            # Every step has its own dropout masks.
             model.epoch = epoch * objective.num_steps + step
             model.zero_grad()
             contribution = loss(model(self.context.inputs))
@@ -161,7 +161,7 @@ class FullMode(Mode):
         if len(contributions) == 1:
             return contributions[0]
         whole = sum(each * number for each, number in zip(contributions, terms, strict=True))
-        # Where classes have no weight, and in a forecast of memory, there are no terms.
+        # If classes have weight 0, and in a forecast of memory, there are no terms.
         return whole / sum(terms) if any(terms) else 0.0
 
 
@@ -175,18 +175,18 @@ def form_gradients(
     *,
     shrinks: bool = False,
 ) -> float:
-    """Form the gradients of a batch, in any mode that has batches; returns this rank's contribution to the loss.
+    """Form the gradients of a batch, for all modes with batches; returns this rank's contribution to the loss.
 
     Collective among the ranks of the operator.
 
     Args:
-        vertices, ahead: of the batch; see :meth:`FeatureView.in_step`.
-        operator: multiplies with the rows of the batch.
+        vertices, ahead: vertices and rows of the batch; see :meth:`FeatureView.in_step`.
+        operator: multiplies by the batch's matrix.
         shrinks: a layer's output has far fewer rows than its input.
     """
     model.zero_grad()
     feature = features.in_step(vertices, ahead)
-    # A product with the weight then costs less after the one with the block.
+    # The product with the weight is then cheaper after the product with the block.
     order = "propagate-first" if shrinks and model.options.product_order == "auto" else model.options.product_order
     with model.multiplying_by(operator, product_order=order):
         contribution = loss(model(Inputs(feature)))

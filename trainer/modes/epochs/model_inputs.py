@@ -1,4 +1,4 @@
-"""The input of a model on one rank: features in memory, learned, in mapped files, or in the batches alone."""
+"""Opens the input of a model on one rank: features in memory, learned, in mapped files, or only in batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     # It imports numba, which a job on row shards need not load.
     from gnnloom.trainer.loader.typed import TypedViews
 
-#: Fewest columns of mapped features that are multiplied at a time: fewer use a small part of each page.
+#: Minimum number of columns of mapped features per product: fewer columns would use only a small part of each page.
 _LEAST_COLUMNS: Final = 64
 
 
@@ -43,7 +43,7 @@ class ModelInputs(ABC):
     Attributes:
         norm: how the features are scaled, ``row`` or ``none``; ``auto`` until :meth:`take` has settled it. See
             :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
-        samples: batches that were drawn before, and have their features; None if there are none.
+        samples: stored batches with their features; None if there are none.
     """
 
     samples: Samples | None = None
@@ -53,16 +53,16 @@ class ModelInputs(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of features that were read to memory when the shards were."""
+        """Bytes of features that were read into memory together with the shards."""
         return 0
 
     @abstractmethod
     def take(self, model: Model) -> Inputs:
-        """The input of a model: the features, those to learn, or the constant part of the first layer. Collective."""
+        """The input of a model: features, learned features, or the constant part of the first layer. Collective."""
 
 
 class NoInputs(ModelInputs):
-    """The features stay on disk, for an evaluation from there, or are not needed."""
+    """The features stay on disk, for an evaluation from disk, or are not needed."""
 
     def take(self, model: Model) -> Inputs:
         raise ValueError(f"model {type(model).__name__}: its input was not opened")
@@ -73,9 +73,9 @@ class InputUse:
     """Use of the features by a model on the whole graph.
 
     Attributes:
-        trains: they are parameters.
-        has_gradient: their gradient is formed.
-        is_cached: the first layer's product with them is kept.
+        trains: the features are parameters.
+        has_gradient: the gradient of the features is formed.
+        is_cached: the first layer's product with the features is kept.
     """
 
     trains: bool
@@ -91,7 +91,7 @@ class FeaturesInMemory(ModelInputs):
 
         Args:
             feature: (num_rows, num_features) whole rows.
-            num_vertices: of the whole graph.
+            num_vertices: number of vertices of the whole graph.
         """
         super().__init__(norm)
         self._use, self._num_vertices = use, num_vertices
@@ -106,7 +106,7 @@ class FeaturesInMemory(ModelInputs):
         if read is None:
             raise ValueError("the input of a model can be taken only once")
         grid, layout = model.operator.grid, model.operator.layout(0)
-        # Normalized first, while rows are whole: the sum over a row needs all of its columns.
+        # Normalized first, while rows are whole: the sum over a row needs all columns.
         self.norm = settled_feature_norm(read, self.norm, grid.comm)
         feature = normalize_feature(read, self.norm, grid.place)
         del read
@@ -122,7 +122,7 @@ class FeaturesInMemory(ModelInputs):
 
 
 class LearnedInputs(ModelInputs):
-    """Features that are learned; they start from numbers that depend on the seed and the vertex."""
+    """Learned features; their initial values depend on the seed and the vertex."""
 
     def __init__(self, width: int, seed: int, num_vertices: int) -> None:
         super().__init__("none")
@@ -162,7 +162,7 @@ class MappedInputs(FeaturesOnDisk):
         """Make no file yet.
 
         Args:
-            folder: of the files.
+            folder: folder for the files.
             is_cached: the first layer's product with the features is kept.
         """
         super().__init__(rows, norm)
@@ -186,7 +186,7 @@ class MappedInputs(FeaturesOnDisk):
         for start in range(0, width, step):
             columns = slice(start, min(start + step, width))
             kept = model.keep(feature.tensor[:, columns])
-            # Some models keep the features as they are.
+            # Some models keep the features themselves.
             if not kept.propagated:
                 break
             if product is None:
@@ -194,7 +194,7 @@ class MappedInputs(FeaturesOnDisk):
                 product = self._mapped(model, what, (len(kept.value), width))
             product.write(slice(None), kept.value, columns)
             of_features = kept.own is not None
-            # Before the next columns take its memory.
+            # Freed before the next columns need the memory.
             del kept
         if product is None:
             return Inputs(feature.tensor)
@@ -227,13 +227,13 @@ class BatchInputs(FeaturesOnDisk):
 
 
 class TypedInputs(ModelInputs):
-    """Batches of a graph with types come with the stored features of all types; steps ask for learned features.
+    """Batches of a graph with types contain the stored features of all types; steps fetch learned features.
 
     Attributes:
-        data: what ranks map.
-        views: open what batches are made from.
+        data: stored data that ranks map.
+        views: open views of the data from which batches are made.
         learned: views of the learned features by type, once the model has them.
-        packed: batches that were drawn before, and have their features; None if there are none.
+        packed: stored batches with their features; None if there are none.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class TypedInputs(ModelInputs):
         """Communicates nothing.
 
         Args:
-            seed: of the first numbers of learned features.
+            seed: seed of the initial values of learned features.
         """
         # Columns of tables, such as ages, are not counts.
         super().__init__("none" if norm == "auto" else norm)
@@ -258,7 +258,7 @@ class TypedInputs(ModelInputs):
         return Inputs(model.place.lasting((0, model.options.dims[0]), model.dtype))
 
     def _learned(self, model: Model, of_type: str, count: int, width: int) -> FeatureView:
-        """Make the features of a type a parameter; every rank has the rows of a range of vertices."""
+        """Make the features of a type a parameter; every rank holds the rows of a range of vertices."""
         # It imports numba, which a job on row shards need not load.
         from gnnloom.trainer.data.learned_features import first_features  # noqa: PLC0415
 
@@ -277,7 +277,7 @@ class StepInputs(ModelInputs):
     """Rows of features and of their propagated steps stay on disk, and there is no adjacency.
 
     Attributes:
-        rows: what the mode of rows reads.
+        rows: stored rows that the mode ``rows`` reads.
     """
 
     def __init__(self, rows: StoredRows, norm: str) -> None:

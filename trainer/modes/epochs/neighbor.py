@@ -43,9 +43,9 @@ from gnnloom.trainer.passes.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.passes.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 
-#: Batches that are drawn to find out whether windows read fewer pages than batches alone.
+#: Number of batches drawn to find out whether windows read fewer pages than separate batches.
 _TRIED: Final = 8
-#: Share of the pages that windows may still read: forming them costs processor time.
+#: Windows are used only if they read at most this share of the pages, because forming them costs processor time.
 _WORTHWHILE: Final = 0.75
 
 
@@ -64,14 +64,14 @@ class NeighborMode(Mode):
         self._operator = LayeredOperator(comm, len(self._fanouts), context.normalization, context.place)
         self._own = LocalNumbers.of(context.operator.layout(0).vertex)
         self._pairs: RankPairs | None = None
-        #: What the steps ask for features.
+        #: The view from which steps get features.
         self._features: FeatureView = PackedFeatures(context.inputs.value[:0])
         samples = context.given.samples
         self._batches = self._drawn() if samples is None else together(comm, lambda: self._stored(samples))
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
 
     def _stored(self, samples: Samples) -> Batches[Batch]:
-        """Batches that were drawn before."""
+        """Stored batches."""
         context, place = self.context, self.context.place
 
         def make(stored: StoredBatch[LayeredBatch]) -> Batch:
@@ -79,7 +79,7 @@ class NeighborMode(Mode):
             return Batch(stored.batch, label, as_features(stored.feature, context.feature_norm, place))
 
         found = StoredBatches(samples, context.comm.rank, make, counter=context.counter)
-        # Read before the first step, as every batch has frequent vertices.
+        # Read before the first step, because every batch has frequent vertices.
         _ = found.hot_features
         return found
 
@@ -102,7 +102,7 @@ class NeighborMode(Mode):
         return NeighborBatches(sampler, self._pairs or seeds, make, {ONLY_TYPE: features}, in_windows)
 
     def _keep_rows(self, features: FeatureView, sampler: NeighborSampler, seeds: VertexSeeds) -> int:
-        """Keep frequent rows in memory; returns the bytes that are left for windows of batches. Collective."""
+        """Keep frequent rows in memory; returns the number of bytes left for windows of batches. Collective."""
         memory: int = self.context.options["cache_memory"]
         half, windows = memory // 2, features.windows(memory // 2)
         most = features.num_kept(memory)
@@ -128,7 +128,7 @@ class NeighborMode(Mode):
         return features_in_memory(context, owner)
 
     def _seeds(self) -> VertexSeeds:
-        """This rank's training vertices, or ends of training pairs, which only stand for the pairs' batches."""
+        """This rank's training vertices, or the ends of its training pairs, which stand in for the batches of pairs."""
         context, pairs = self.context, self._pairs
         if pairs is not None:
             return VertexSeeds(pairs.ends, pairs.batch_size, context.seed)
@@ -141,7 +141,7 @@ class NeighborMode(Mode):
         return found.label
 
     def _nothing(self) -> Batch:
-        """A batch of no vertices, for steps in which only other ranks have one."""
+        """A batch without vertices, for steps in which only other ranks have a batch."""
         rows, pairs = empty_batch(len(self._fanouts)), self._pairs
         examples = self.context.labels.label[:0] if pairs is None else pairs.nothing
         return Batch(rows, examples, self._features.ahead(rows.vertices))
@@ -159,13 +159,13 @@ class NeighborMode(Mode):
         return mean
 
     def scores(self) -> Tensor:
-        """See :meth:`Mode.scores`; from disk if the features of the batches come from there."""
+        """See :meth:`Mode.scores`; from disk if the features of the batches are on disk."""
         context = self.context
         if not isinstance(context.given, BatchInputs):
             return super().scores()
         measured = context.measured
         if not can_stream(context.model):
-            # A model that takes edges has passes of its own, from disk as well.
+            # A model that takes edges has its own passes, also from disk.
             of_edges = context.model.takes_edges
             scores = super().scores() if of_edges else layerwise_scores(context.model, context.source)
             return scores if measured is None else scores[measured]

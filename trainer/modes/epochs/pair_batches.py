@@ -1,4 +1,4 @@
-"""Batches of a rank's training pairs: the neighbors of all ends are drawn, and none over the pairs of the batch."""
+"""Batches of a rank's training pairs: neighbors of all ends are drawn, but not along the pairs of the batch."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class RankPairs(PairSeeds):
     def pairs_of(self, epoch: int) -> Callable[[int], PairSet]:
         """See :meth:`PairSeeds.pairs_of`. Collective."""
         pairs, size = self._of_epoch(epoch), self.batch_size
-        # A copy: an empty slice would be a view that keeps all pairs of the epoch in memory until the next one.
+        # A copy: an empty slice would be a view that keeps all pairs of the epoch in memory until the next epoch.
         self.nothing = pairs.take(np.empty(0, np.int64))
         return lambda number: pairs.take(slice(number * size, (number + 1) * size))
 
     def _of_epoch(self, epoch: int) -> PairSet:
-        """The pairs in the order of their batches, with what they are compared with. Collective."""
+        """The pairs in the order of their batches, with their negatives. Collective."""
         comm, objective = self._context.comm, self._objective
         pairs = self._pairs.take(np.argsort(objective.order(epoch).forward(self._pairs.number)))
-        # Batches of all ranks have numbers of their own, for what the pairs of a batch share.
+        # Batches are numbered over all ranks, so that only pairs of one batch share negatives.
         group = np.arange(len(pairs)) // self.batch_size * comm.size + comm.rank
-        # For all batches at once, as ranks may have to ask each other, and not all have equally many.
+        # For all batches at once: ranks may have to ask each other, and their numbers of batches differ.
         return objective.compared(self._labels, replace(pairs, group=group), epoch)
 
     def loss(self, pairs: PairSet, seeds: NDArray[np.int64]) -> PairStepLoss:
@@ -68,8 +68,8 @@ def batch_loss(objective: PairObjective, labels: PairLabels, pairs: PairSet, see
     """The mean loss over the training pairs of all ranks' batches. Collective.
 
     Args:
-        pairs: of this rank's batch.
-        seeds: (num_seeds,) int64 the vertices of the scores that the loss is of, ascending.
+        pairs: pairs of this rank's batch.
+        seeds: (num_seeds,) int64 vertices whose scores the loss takes, ascending.
     """
     count = int(labels.rows.layout.grid.comm.gather_numbers([len(pairs)]).sum())
 

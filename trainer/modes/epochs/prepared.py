@@ -1,4 +1,4 @@
-"""The wait for a batch that was prepared ahead, its features and its step, which several modes share."""
+"""Waiting for batches prepared ahead, their features and their steps, shared by several modes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def take_steps(
     """
     total = terms = 0.0
     for number in model.place.steps(range(num_steps)):
-        # Every step has dropout masks of its own.
+        # Every step has its own dropout masks.
         model.epoch = epoch * num_steps + number
         contribution, weight = step()
         if weight:
@@ -61,10 +61,10 @@ def take_steps(
 
 
 def features_in_memory(context: ModeContext, owner: NDArray[np.int32] | None) -> FeatureView:
-    """The features that the ranks have in memory, or learn. Communicates nothing.
+    """A view of features that ranks hold in memory or learn. Communicates nothing.
 
     Args:
-        owner: (n,) int32 rank of every vertex; None if a rank asks for rows of its own alone.
+        owner: (n,) int32 rank of every vertex; None if every rank reads only its own rows.
     """
     learned, place, own = context.learned, context.place, LocalNumbers.of(context.operator.layout(0).vertex)
     rows = context.inputs.value.detach()
@@ -81,9 +81,9 @@ class Prepared:
     Attributes:
         number: of the batch, among the batches of all epochs.
         vertices: (num_rows,) int64 global ids.
-        operator: multiplies with the rows of the batch.
+        operator: multiplies by the batch's matrix.
         feature: (num_rows, width) input features; without rows if the step asks for them.
-        loss: over these rows only; it sends nothing.
+        loss: loss over these rows only; communicates nothing.
     """
 
     number: int
@@ -97,9 +97,9 @@ class PreparedMode(Mode):
     """A mode that prepares batches ahead, including batches of the next epoch.
 
     Attributes:
-        features: of the vertices of batches.
-        batches: of the rank; the numbers of all ranks' batches are :meth:`_numbers`.
-        alone: a grid of this rank alone, for losses of its own rows.
+        features: view of the features of the vertices of batches.
+        batches: batches of the rank; their numbers among all ranks' batches are :meth:`_numbers`.
+        alone: a grid with only this rank, for losses of its own rows.
     """
 
     features: FeatureView
@@ -139,7 +139,7 @@ class PreparedMode(Mode):
             nothing = np.empty(0, np.int64)
             features.give_back(nothing, features.in_step(nothing, features.ahead(nothing)))
             return 0.0
-        # The same vertex loses other features in every batch.
+        # The same vertex drops different features in every batch.
         model.epoch = batch.number
         batch.loss.divisor = num_terms
         return form_gradients(model, features, batch.vertices, batch.feature, batch.operator, batch.loss) * num_terms

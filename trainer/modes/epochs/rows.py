@@ -1,8 +1,8 @@
-"""``rows``: batches of training vertices, of which only rows are read; every rank trains on those that it owns.
+"""``rows``: reads only the rows of batches of training vertices; every rank trains on the vertices that it owns.
 
-Frasca et al., "SIGN: Scalable Inception Graph Neural Networks" (GRL+ workshop at ICML 2020), section 3: what needs the
-edges was done before. The rows of all vertices with a label are copied to a temporary file, in which batches are random
-accesses and evaluations one pass.
+Frasca et al., "SIGN: Scalable Inception Graph Neural Networks" (GRL+ workshop at ICML 2020), section 3: products with
+the adjacency were computed before. The rows of all vertices with a label are copied to a temporary file, in which
+batches are random accesses and evaluations one pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gnnloom.trainer.tasks.task import PREFIXES
 class RowsMode(PreparedMode):
     """Each epoch divides the training vertices of all ranks at random into batches.
 
-    A step takes the mean over a batch. Losses depend on the number of ranks by rounding only.
+    A step takes the mean over a batch. Losses depend on the number of ranks only through rounding.
     """
 
     def __init__(self, context: ModeContext) -> None:
@@ -82,10 +82,10 @@ class RowsMode(PreparedMode):
 
 
 def stored_rows(context: ModeContext) -> StoredRows:
-    """The rows that the session has opened.
+    """The stored rows that the session has opened.
 
     Raises:
-        InputError: it has not.
+        InputError: the session has opened none.
     """
     if not isinstance(context.given, StepInputs):
         raise InputError("mode rows: the session has opened no rows")

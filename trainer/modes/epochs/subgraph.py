@@ -1,4 +1,4 @@
-"""``subgraph``: every rank trains on subgraphs of its own; a step is the mean over the subgraphs of all ranks.
+"""``subgraph``: every rank trains on its own subgraphs; a step takes the mean over the subgraphs of all ranks.
 
 Zeng et al., "Accurate, Efficient and Scalable Graph Embedding" (IPDPS 2019), algorithms 1 and 5; with normalization,
 Zeng et al., "GraphSAINT" (ICLR 2020), algorithm 1.
@@ -100,7 +100,7 @@ class SubgraphMode(PreparedMode):
         return Prepared(drawn.number, vertices, operator, self.features.ahead(vertices), loss)
 
     def _labels(self, vertices: NDArray[np.int64]) -> Labels:
-        """Labels and split of some vertices, whichever ranks own these."""
+        """Labels and split of some vertices, owned by any ranks."""
         context = self.context
         names = context.vertex_objective.task.array, "split"
         label, split = (np.take(self._arrays[name], vertices, axis=0) for name in names)

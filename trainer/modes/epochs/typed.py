@@ -37,7 +37,7 @@ class TypedNeighborMode(Mode):
         """Map what batches are made from. Collective.
 
         Raises:
-            CollectiveError: the fan-outs do not fit the model, or what is read is gone.
+            CollectiveError: the fan-outs do not fit the model, or stored data is gone.
         """
         super().__init__(context)
         comm, objective, given, model = context.comm, context.objective, context.given, context.model

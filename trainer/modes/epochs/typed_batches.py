@@ -1,4 +1,4 @@
-"""Batches of a run on a graph with types: vertices of one type, or pairs of one relation, and how a loss reads them."""
+"""Makes batches of a run on a graph with types, of vertices of one type or pairs of one relation, and their losses."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def vertex_source(
 
     Args:
         chosen: (num_seeds,) int64 vertices of the type, ascending.
-        options: further ones of the source.
+        options: further options of the source.
     """
     of_type, common = given.data.of_types[0].name, _source_fields(given, place, fanouts)
-    # The type of the seeds has an entry in any case.
+    # The type of the seeds always has an entry.
     vertices = {of_type: VertexChoice(None, "none", labels=False), **common.pop("vertices")}
     return TypedVertexSource(
         of_type=of_type, chosen=chosen, vertices=vertices, batch_size=batch_size, **common, **options
@@ -104,10 +104,10 @@ def vertices_of(fields: Mapping[Any, Mapping[str, Any]] | None, of_type: str, pl
 def learned_rows(
     given: TypedInputs, fields: Mapping[Any, Mapping[str, Any]] | None, place: Place
 ) -> dict[str, tuple[NDArray[np.int64], Tensor]]:
-    """The vertices of a batch of each type with learned features, and their rows as they are now. Collective.
+    """The vertices of a batch of each type with learned features, and their current rows. Collective.
 
     Args:
-        fields: of the batch; None on a rank that has none.
+        fields: fields of the batch; None on a rank without a batch.
     """
     found = dict[str, tuple[NDArray[np.int64], Tensor]]()
     for name, view in given.learned.items():
@@ -118,7 +118,7 @@ def learned_rows(
 
 @dataclass(frozen=True)
 class TypedExamples:
-    """A batch of a run as a step trains on it.
+    """A batch of a run, ready for a training step.
 
     Attributes:
         pairs: the pairs of the batch; None for vertices.
@@ -137,7 +137,7 @@ class ExamplesOfRun(ABC):
 
     @abstractmethod
     def open(self, fanouts: Fanouts) -> Batches[TypedExamples]:
-        """Map what batches are made from. Communicates nothing."""
+        """Map the data from which batches are made. Communicates nothing."""
 
     @abstractmethod
     def loss(self, examples: TypedExamples | None) -> StepLoss:
@@ -157,7 +157,7 @@ class ExamplesOfRun(ABC):
         return found | {"joint": joint_relations(options["relation_fanout"], names, total=total)}
 
     def _seeds(self, examples: TypedExamples | None) -> NDArray[np.int64]:
-        """(num_seeds,) int64 the seeds of a batch, as numbers of predicted vertices, ascending."""
+        """(num_seeds,) int64 seeds of a batch, as numbers of predicted vertices, ascending."""
         if examples is None:
             return np.empty(0, np.int64)
         fields, counts = examples.batch.fields, examples.batch.num_seeds
@@ -181,7 +181,7 @@ class VertexExamples(ExamplesOfRun):
         return source.stream(make)
 
     def _packed(self, samples: TypedSamples) -> Batches[TypedExamples]:
-        """Batches that were drawn before."""
+        """Stored batches."""
         common, context = _source_fields(self._given, self._context.place, {}), self._context
         shared = {name: common[name] for name in ("dataset", "graph", "vertices", "features", "has_types", "views")}
         source = StoredTypedSource(
@@ -202,7 +202,7 @@ class VertexExamples(ExamplesOfRun):
 
 
 class PairExamples(ExamplesOfRun):
-    """Pairs of one relation, with the negatives that they are compared with.
+    """Pairs of one relation, and their negatives.
 
     A batch leaves the edges of its pairs and their reverses out of the graph, unless the task keeps them.
     """
@@ -236,6 +236,6 @@ class PairExamples(ExamplesOfRun):
 
     @cached_property
     def _nothing(self) -> PairSet:
-        """No pairs, with the arrays that the pairs of batches have."""
+        """An empty set of pairs, with the same arrays as the pairs of batches."""
         pairs = self._batches.prepare(0, 0).pairs
         return PairSet(*[np.empty(0, np.int64)] * 3) if pairs is None else pairs.take(np.empty(0, np.int64))

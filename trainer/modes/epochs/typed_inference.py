@@ -1,4 +1,4 @@
-"""Scores of a module on a graph with types: layer by layer, with all neighbors hop by hop, or with sampled neighbors.
+"""Scores with a module on a graph with types: layer by layer, with all neighbors of some hops, or with sampled ones.
 
 Where the layers of the module are known, every rank computes the outputs of a layer for a range of the vertices of each
 type, from the rows of their direct neighbors, and keeps them in temporary files; the next layer gets rows of other
@@ -42,10 +42,10 @@ from gnnloom.trainer.place.place import Place
 
 logger = logging.getLogger(__name__)
 
-#: Numbers that the batch of a single vertex of several hops may carry.
+#: Maximum amount of numbers in a batch of several hops for a single vertex.
 _CARRIED_ALONE: Final = 1 << 28
 
-#: Vertices of each type whose outputs a batch is for, given the first and the last (exclusive) one of a range.
+#: From the first and the last (exclusive) vertex of a range, the vertices of each type whose outputs a batch computes.
 SeedsOfRange = Callable[[int, int], Mapping[str, NDArray[np.int64]]]
 #: The outputs that a pass computes for the seeds of a batch, from the outputs of the levels below.
 Step = Callable[[TypedBatch, Mapping[OutputRows, Tensor]], Sequence[Tensor]]
@@ -71,7 +71,7 @@ class TypedInference:
         self._given, self._operator, self._model, self._num_hops = given, operator, model, num_hops
         self._fit = fit or SeedsThatFit()
         self._reach: TypedReach | None = None
-        #: The sampler of batches, and what makes their fields, once the graph and the features are mapped.
+        #: The sampler of batches and the maker of their fields, once the graph and the features are mapped.
         self._parts: tuple[TypedNeighborSampler, Callable[[TypedSample], Fields]] | None = None
         self.facts: Mapping[str, Any] = {}
         #: Bytes of the temporary files of the last evaluation, which this rank maps.
@@ -154,7 +154,7 @@ class TypedInference:
         """Compute the outputs of a step for the vertices of this rank. Collective.
 
         Args:
-            count: number of the vertices.
+            count: number of vertices.
             hidden: outputs of the levels below.
             outputs: for messages, and the columns of each.
         """
@@ -177,10 +177,10 @@ class TypedInference:
         return files
 
     def _found_reach(self) -> TypedReach:
-        """The module's reach, as the first rank finds it: other processors might round otherwise. Collective."""
+        """The module's reach, found by the first rank, because other processors might round differently. Collective."""
         comm, model = self._operator.grid.comm, self._model
         if self._reach is None:
-            # With values, also in a forecast of memory.
+            # With real values, even in a forecast of memory.
             with performed():
                 mine = together(comm, lambda: find_typed_reach(model, self._num_hops))
                 everywhere = comm.gather_numbers([mine.hops, bool(mine.layers), mine.num_levels])
@@ -204,7 +204,7 @@ class TypedInference:
         """Map the graph and the features, once."""
         place, data = self._model.place, self._given.data
         if self._parts is None:
-            # Only the fields of the source are of use: vertices are chosen one batch after the other.
+            # Only the fields of the source are used: vertices are chosen batch by batch.
             whole = dict.fromkeys(data.relation_names, (ALL,) * num_hops)
             source = vertex_source(self._given, place, np.empty(0, np.int64), whole, 1)
             relations = source.map_relations(data.graph)
@@ -240,7 +240,7 @@ class TypedInference:
         return stop, TypedBatch(fields_of(sample), num_seeds(sample, model.schema.counts))
 
     def _lengths(self, sampler: TypedNeighborSampler, seeds: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-        """(num_seeds,) int64 entries that vertices of each type have in the rows of all relations."""
+        """(num_seeds,) int64 number of entries of each vertex in the rows of all relations, by type."""
         found = {name: np.zeros(len(own), np.int64) for name, own in seeds.items()}
         for each in sampler.relations:
             if each.target in seeds:
@@ -250,7 +250,7 @@ class TypedInference:
     def _drawn(
         self, sampler: TypedNeighborSampler, seeds: Mapping[str, NDArray[np.int64]], count: int, width: int
     ) -> TypedSample | None:
-        """The batch of some vertices; None if there are several, and it would carry too much."""
+        """The batch of some vertices; None if there are several vertices, and the batch would be too large."""
         alone = count == 1
         try:
             return sampler.sample_of(seeds, 0, 0, most=(_CARRIED_ALONE if alone else CARRIED) // width)

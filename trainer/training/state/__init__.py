@@ -1,1 +1,1 @@
-"""The state of a training, and what is stored of it: parameters, buffers, the optimizer, checkpoints."""
+"""The state of a training run, in memory and in checkpoints: parameters, buffers and the optimizer."""

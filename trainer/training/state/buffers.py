@@ -13,14 +13,14 @@ from gnnloom.trainer.comm.traffic import Kind
 def stored_buffers(model: nn.Module) -> dict[str, Tensor]:
     """The buffers that are part of a model's state, by name: without buffers of ``persistent=False``, as in torch."""
     buffers = dict(model.named_buffers())
-    # torch does not say publicly which buffers are persistent, but only those are in the state.
+    # torch has no public list of persistent buffers, but only persistent buffers are in the state.
     return {name: buffers[name] for name in model.state_dict() if name in buffers} if buffers else {}
 
 
 def average_buffers(model: nn.Module, comm: Communicator) -> None:
-    """Make the buffers equal on all ranks: averages of numbers, such as means of other batches. Collective.
+    """Make the buffers equal on all ranks by averaging, such as means over different batches. Collective.
 
-    Of integers, such as a count of batches, the largest is kept.
+    For integers, such as a count of batches, the largest value is kept.
     """
     buffers = list(stored_buffers(model).values()) if comm.size > 1 else []
     if not buffers:

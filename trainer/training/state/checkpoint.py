@@ -1,4 +1,4 @@
-"""Checkpoints of a training: parameters, running averages and the optimizer's state, by name."""
+"""Checkpoints of a training run: parameters, running averages and the optimizer's state, by name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Snapshot:
     Attributes:
         epoch: number of epochs after which the copy was made.
         whole: arrays of the weights by name; on rank 0 only.
-        spread: of the arrays with one row per vertex, the rows that this rank writes.
+        spread: the rows that this rank writes of the arrays with one row per vertex.
     """
 
     epoch: int
@@ -67,7 +67,7 @@ class Snapshot:
 
 
 def _apart(rows: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
-    """Rows of a tensor in memory of their own: a rank that has all rows in order exchanges none, and gets no copy."""
+    """Rows of a tensor in separate memory: a rank that has all rows in order exchanges none, and gets no copy."""
     memory = tensor.untyped_storage()
     return rows.copy() if 0 <= rows.ctypes.data - memory.data_ptr() < memory.nbytes() else rows
 
@@ -88,7 +88,7 @@ def stored_state(
 ) -> dict[str, tuple[Tensor, ParameterPiece | None]]:
     """The tensors that a checkpoint holds by their names there, without gradients but in the memory of the training.
 
-    Each with the piece of it that this rank has, if it is split over ranks.
+    Each tensor comes with this rank's piece of it, if it is split over ranks.
     """
     pieces = {name: p.piece for name, p in model.named_parameters() if isinstance(p, PartialParameter)}
     # The optimizer's moments of a parameter are split like the parameter.
@@ -107,7 +107,7 @@ def restore(checkpoint: StoredCheckpoint, model: Model, optimizer: Optimizer | N
         FormatError: the checkpoint belongs to a model with other shapes.
     """
     for name, (tensor, piece) in stored_state(model, optimizer).items():
-        # Earlier checkpoints have one number of steps, for all parameters.
+        # Older checkpoints have a single number of steps for all parameters.
         shared = name == _OPTIMIZER + STEP and checkpoint.shape(name) == (1,)
         _copy(checkpoint, name, tensor[:1] if shared else tensor, piece, model.place)
         if shared:
@@ -122,7 +122,7 @@ def whole_state(checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
 
 
 def module_state(checkpoint: StoredCheckpoint, name: str) -> dict[str, Tensor]:
-    """Like :func:`whole_state`, but of one module of the model, by the names in its own ``state_dict``."""
+    """Like :func:`whole_state`, but for one module of the model, by the names in its own ``state_dict``."""
     prefixes = tuple(f"{prefix}{name}." for prefix in (_PARAMETER, _BUFFER))
     found = [(each, prefix) for each in checkpoint.readers for prefix in prefixes if each.startswith(prefix)]
     return {each.removeprefix(prefix): Place().from_numpy(checkpoint.read(each)) for each, prefix in found}

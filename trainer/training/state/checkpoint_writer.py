@@ -1,7 +1,8 @@
 """Writes checkpoints while training goes on: a thread of every rank writes a copy of the rank's part.
 
-The copy is made, and rows are exchanged, between two epochs. From then on the ranks exchange files only: each announces
-what it has written in a small file, and rank 0 publishes the checkpoint when all have. One checkpoint is written at a
+The copy is made, and rows are exchanged, between two epochs. From then on the ranks exchange files only: each rank
+    announces its written data in a small file, and rank 0 publishes the checkpoint after all ranks have. One checkpoint
+    is written at a
 time, so there is at most one copy; saving the next one first waits for the previous one.
 """
 
@@ -23,7 +24,7 @@ from gnnloom.trainer.layout.vertex_arrays import announce, announced, collect
 from gnnloom.trainer.training.state.checkpoint import Snapshot
 from gnnloom.trainer.training.state.optimizer import Optimizer
 
-#: Seconds between two looks at whether the other ranks have written: at first, and at most.
+#: Seconds between checks whether the other ranks have written: initial and maximum value.
 _FIRST_LOOK_SECONDS: Final = 0.005
 _LONGEST_LOOK_SECONDS: Final = 0.5
 
@@ -34,8 +35,8 @@ class Destination:
 
     Attributes:
         folder: folder of the checkpoints.
-        kept: checkpoints that the folder then has at most.
-        facts: what to store with the checkpoint.
+        kept: maximum number of checkpoints that the folder then has.
+        facts: facts to store with the checkpoint.
     """
 
     folder: Path
@@ -44,11 +45,11 @@ class Destination:
 
 
 class _AbandonedError(Exception):
-    """The checkpoint is not to be finished."""
+    """The checkpoint will not be finished."""
 
 
 class CheckpointWriter:
-    """Writes one checkpoint at a time, in a thread of its own."""
+    """Writes one checkpoint at a time, in its own thread."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class CheckpointWriter:
     def save(self, epoch: int, model: nn.Module, optimizer: Optimizer, destinations: Sequence[Destination]) -> None:
         """Copy the state after ``epoch`` epochs, and begin to write it to some folders. Collective.
 
-        Waits until the checkpoint before is written, so that there is one copy at a time.
+        Waits until the previous checkpoint is written, so that there is one copy at a time.
 
         Raises:
             CollectiveError: a parameter is not finite.
@@ -84,7 +85,7 @@ class CheckpointWriter:
                 for array in snapshot.spread:
                     array.create(aside)
         if snapshot.spread:
-            self._comm.barrier()  # nobody writes a chunk before the array's metadata is there
+            self._comm.barrier()  # no rank writes a chunk before the array's metadata exists
         elif self._comm.rank > 0:
             return
         arguments = (snapshot, tuple(destinations))
@@ -95,7 +96,7 @@ class CheckpointWriter:
         """Raise the error of a checkpoint that could not be written; communicates nothing.
 
         Raises:
-            BaseException: whatever went wrong in this rank's thread. The other ranks do not know of it.
+            BaseException: the exception of this rank's thread. Other ranks do not know about it.
         """
         if self._error is not None:
             error, self._error = self._error, None
@@ -125,7 +126,7 @@ class CheckpointWriter:
                 self._write(snapshot, destination)
         except _AbandonedError:
             return
-        # Whatever it is ends the training, in the thread that trains.
+        # Any exception ends the training, in the thread that trains.
         except BaseException as error:  # noqa: BLE001
             self._error = error
 
@@ -153,7 +154,7 @@ class CheckpointWriter:
         for array in snapshot.spread:
             self._check_wanted()
             own.append(array.write(aside))
-        # Every rank syncs its own files: another machine cannot flush what this one has not sent to the disk yet.
+        # Every rank syncs its own files: another machine cannot flush data that this one has not yet sent to the disk.
         sync_paths(path for record in own for path in stored_files(aside, record))
         announce(aside, self._comm.rank, own)
 

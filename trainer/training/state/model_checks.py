@@ -1,4 +1,4 @@
-"""Checks of a model before its first epoch: what is wrong with it costs no work, and no rank trains another model."""
+"""Checks a model before its first epoch: an error then costs no work, and all ranks train the same model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STORED_DTYPES = frozenset(
 )
 #: Modules whose parameters the model itself applies, or that know the layouts.
 _LAYOUT_MODULES = Model, Norm, nn.ParameterList, nn.ParameterDict, nn.ModuleList, nn.ModuleDict
-#: Ranks that an error names, at most.
+#: Maximum number of ranks that an error names.
 _NAMED_RANKS = 8
 
 
@@ -41,7 +41,7 @@ def agree_on_model(comm: Communicator, model: Model, name: str) -> None:
     """Check that a new model can be trained and stored, and is the same on all ranks. Collective.
 
     Args:
-        name: of the model, as given with ``--model``.
+        name: name of the model, as given with ``--model``.
 
     Raises:
         CollectiveError: see :func:`check_model`, or a parameter or buffer differs between ranks.
@@ -68,7 +68,7 @@ def check_model(model: Model, name: str) -> None:
 
 
 def check_epoch(model: Model, name: str, trained: Sequence[nn.Parameter], generator: torch.Generator) -> None:
-    """Check that a model has done in an epoch what the trainer can follow. Communicates nothing.
+    """Check after an epoch that the trainer can handle the behavior of the model. Communicates nothing.
 
     Args:
         trained: the parameters that the optimizer updates.
@@ -123,7 +123,8 @@ def _problem(name: str, tensor: Tensor, place: Place) -> str | None:
 def _check_rows(model: Model, name: str) -> None:
     """Check that modules such as ``nn.Linear``, which know no layouts, see whole rows that no other rank has.
 
-    Of columns, they would have to hold a part. Ranks with copies of a row would each add the gradient that it gives.
+    If columns were split, such modules would have to hold a part of their weights. Ranks with copies of a row would
+    each add the row's gradient.
 
     Raises:
         InputError: the algorithm splits or copies rows.
@@ -131,7 +132,7 @@ def _check_rows(model: Model, name: str) -> None:
     if all(layout.column_group.size == 1 and not layout.has_copies for layout in _layouts(model)):
         return
     for path, module in model.named_modules():
-        # Whatever the layout, a task hands whole rows to what it trains.
+        # In any layout, a task passes whole rows to its own modules.
         if path.partition(".")[0] == TASK_MODULE:
             continue
         if not isinstance(module, _LAYOUT_MODULES) and (module._parameters or module._buffers):  # noqa: SLF001

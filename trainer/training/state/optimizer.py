@@ -1,4 +1,4 @@
-"""SGD and Adam over named parameters, the sum of the ranks' gradients, and the limit of their length.
+"""SGD and Adam over named parameters, the sum of the ranks' gradients, and gradient clipping.
 
 The optimizers replace ``torch.optim`` because importing it also loads torch's compiler, which costs a second and 100 MB
 per rank.
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from gnnloom.trainer.config.optimization_config import OptimizationConfig
     from gnnloom.trainer.models.networks.model import Model
 
-#: Added to the length; torch's default.
+#: Added to the norm; torch's default.
 _EPSILON = 1e-6
 
 
 def clip_gradients(parameters: list[nn.Parameter], limit: float, grid: ProcessGrid) -> float:
-    """Scale all gradients so that their length together is at most ``limit``. Collective.
+    """Scale all gradients so that their total norm is at most ``limit``. Collective.
 
     Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks" (ICML 2013), Algorithm 1.
 
     Args:
-        parameters: of the model, with complete gradients; the same ones on every rank, whole or in pieces.
+        parameters: parameters of the model with complete gradients; the same on every rank, whole or in pieces.
         limit: above 0.
         grid: all ranks.
 
     Returns:
-        The length before scaling, the same on every rank.
+        The norm before scaling, the same on every rank.
     """
     comm, total = grid.comm, grid.place.zeros((1,), torch.float64)
     for parameter in parameters:
@@ -50,7 +50,8 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float, grid: ProcessGr
             total += gradient.square().sum(dtype=torch.float64)
     comm.all_reduce(total, Kind.GRADIENT)
     length = float(total.sqrt())
-    # As in torch.nn.utils.clip_grad_norm_. A length that is not finite scales nothing; the loss then reports it.
+    # As in torch.nn.utils.clip_grad_norm_. If the norm is not finite, nothing is scaled; the loss then reports the
+    # problem.
     scale = limit / (length + _EPSILON)
     if scale < 1:
         for parameter in parameters:
@@ -61,7 +62,7 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float, grid: ProcessGr
 
 
 def _any_gradient(parameter: nn.Parameter) -> Tensor | None:
-    """The gradient, of all rows or of some."""
+    """The gradient of all rows or of some rows."""
     if isinstance(parameter, PartialParameter) and parameter.row_gradient is not None:
         return parameter.row_gradient.values
     return parameter.grad
@@ -74,10 +75,10 @@ STEP = "step"
 
 
 class Optimizer(Protocol):
-    """Updates parameters from their gradients; as in torch, one without a gradient stays as it is.
+    """Updates parameters from their gradients; as in torch, a parameter without a gradient stays unchanged.
 
-    Of a parameter with a :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient`, only the rows that it has are
-    updated, and their moments; these rows do not decay.
+    For a parameter with a :class:`~gnnloom.trainer.layout.partial_parameters.RowGradient`, only the rows in this
+    gradient and their moments are updated; these rows do not decay.
 
     Attributes:
         lr: learning rate of the next update.
@@ -114,7 +115,7 @@ class SGD:
 class Adam:
     """Kingma, Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), Algorithm 1; L2 decay in the gradient.
 
-    Rows with gradients of their own are updated as by ``torch.optim.SparseAdam``: all rows count the parameter's steps.
+    Rows with a ``RowGradient`` are updated as by ``torch.optim.SparseAdam``: all rows count the parameter's steps.
     """
 
     # The defaults of the paper and of torch.
@@ -125,8 +126,8 @@ class Adam:
         self, parameters: Mapping[str, nn.Parameter], decay: Mapping[str, float], lr: float, place: Place
     ) -> None:
         self._parameters, self._decay, self.lr, self._place = parameters, decay, lr, place
-        # Of every parameter, as in torch: one without a gradient takes no step. A tensor, because a checkpoint holds
-        # tensors only, and a resumed run needs it for the bias corrections.
+        # One count per parameter, as in torch: a parameter without a gradient takes no step. A tensor, because a
+        # checkpoint holds tensors only, and a resumed run needs it for the bias corrections.
         self.state = {STEP: place.lasting((len(parameters),), torch.int64)}
         for name, parameter in parameters.items():
             for moment in MOMENTS:
@@ -151,7 +152,7 @@ class Adam:
             parameter.addcdiv_(first, size, value=-self.lr / corrections[0])
 
     def _update_rows(self, parameter: Tensor, some: RowGradient, first: Tensor, second: Tensor, lr: float) -> None:
-        """Update some rows and their moments; ``lr`` is corrected for the bias of the moments, as torch does it."""
+        """Update some rows and their moments; ``lr`` is corrected for the bias of the moments, as in torch."""
         rows, gradient = some.rows, some.values
 
         def taken(whole: Tensor) -> Tensor:
@@ -187,7 +188,7 @@ def build_optimizer(model: Model, name: str, config: OptimizationConfig) -> Opti
             f"weight_decay_layers first: model {name} has no list with one entry of parameters per layer; hold"
             " its parameters in an nn.ParameterList or nn.ModuleList, or use all"
         )
-    # Trained features are data, which decay does not pull to 0.
+    # Trained features are data, so decay must not pull them to 0.
     chosen = [
         key
         for key, parameter in parameters.items()
@@ -205,11 +206,11 @@ def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
 def sum_gradients(parameters: Iterable[nn.Parameter], operator: Operator) -> None:
     """Sum the gradients of the parameters that all ranks hold, in one buffer and so in one message. Collective.
 
-    A rank without a gradient of a parameter adds zeros. If no rank has one, none has one afterwards: see
+    A rank without a gradient of a parameter adds zeros. If no rank has a gradient, no rank has one afterwards: see
     :class:`Optimizer`.
 
     Args:
-        parameters: the same ones on every rank, without frozen ones.
+        parameters: parameters that are not frozen, the same on every rank.
     """
     group, place = operator.grid.group(operator.weight_axes), operator.grid.place
     parameters = [p for p in parameters if p.numel() and not isinstance(p, PartialParameter)]
@@ -231,8 +232,8 @@ def sum_gradients(parameters: Iterable[nn.Parameter], operator: Operator) -> Non
 def _flat_gradient(parameter: nn.Parameter, place: Place) -> Tensor:
     """(number of elements,) the gradient, or -0 for a parameter without one.
 
-    Only a sum of -0 alone is -0 (IEEE 754, section 6.3), so the sum over the ranks says whether any has a gradient, and
-    no further message has to.
+    Only a sum of -0 alone is -0 (IEEE 754, section 6.3), so the sum over the ranks shows whether any rank has a
+    gradient, without another message.
     """
     if parameter.grad is None:
         return place.empty((parameter.numel(),), parameter.dtype).fill_(-0.0)
@@ -245,7 +246,7 @@ def _is_absent(summed: Tensor) -> bool:
 
 
 def _rows_or_whole(parameter: nn.Parameter, decay: float, place: Place) -> RowGradient | Tensor | None:
-    """The gradient of some rows, which the parameter then has no more, or of the whole, with decay."""
+    """The gradient of some rows, which is removed from the parameter, or the whole gradient, with decay."""
     if isinstance(parameter, PartialParameter) and parameter.row_gradient is not None:
         found, parameter.row_gradient = parameter.row_gradient, None
         return found

@@ -1,4 +1,4 @@
-"""Keyword arguments of the API that are options of something else, such as a format."""
+"""Keyword arguments of the API that stand for options of other components, such as a format."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def key_of(artifact: ArtifactLike) -> str: ...
 @overload
 def key_of(artifact: ArtifactLike | None) -> str | None: ...
 def key_of(artifact: ArtifactLike | None) -> str | None:
-    """Key of an artifact, which is given by its key or as the object that a stage returned."""
+    """Key of an artifact that is given by its key or as the object that a stage returned."""
     return artifact if artifact is None or isinstance(artifact, str) else artifact.artifact.key
 
 
 def check_known(function: str, given: Collection[str], known: Collection[str]) -> None:
-    """Check that a function has all options that it was given.
+    """Check that a function has all given options.
 
     Raises:
-        InputError: it does not have one; the message names the closest one that it has.
+        InputError: the function lacks an option; the message names the closest option that it has.
     """
     for name in given:
         if name not in known:

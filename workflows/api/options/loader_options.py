@@ -151,7 +151,7 @@ def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The given options, checked.
 
     Args:
-        kind: of the batches.
+        kind: kind of the batches.
 
     Raises:
         InputError: an option is unknown, out of its range, or not one of this kind of batches.
@@ -171,7 +171,7 @@ def checked_options(given: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def relation_fanouts(given: Any, relations: Sequence[tuple[str, str, str]]) -> dict[str, tuple[int, ...]]:
-    """Fan-outs of each relation, for each hop, by the name of the relation.
+    """Fan-outs for each hop, by the name of the relation.
 
     Args:
         given: numbers for each hop, for all relations; or a mapping from names of relations, or from triples of source

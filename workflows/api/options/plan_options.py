@@ -1,4 +1,4 @@
-"""Plans of a training, and their options, which `plan` and `simulate` have as options and the API as keywords."""
+"""Plans a training run; the options are options of `plan` and `simulate`, and keywords of the API."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gnnloom.trainer.planner.profile import LOCAL, MachineProfile, open_profile
 if TYPE_CHECKING:
     from gnnloom.trainer.planner.candidates import Plan
 
-#: Fields of a training that decide what an epoch takes, besides its algorithm.
+#: Fields of a training run that determine the cost of an epoch, in addition to the algorithm.
 MODEL_FIELDS: Final = (
     "model", "mode", "hidden", "heads", "attention", "precision", "norm", "residual", "dropout", "product_order",
     "train_features", "embed", "permutation",
 )  # fmt: skip
-#: Fields that decide it, too, if pairs of vertices are predicted.
+#: Further fields that determine the cost if pairs of vertices are predicted.
 PAIR_FIELDS: Final = (
     "task", "links", "output_dim", "link_batch", "exclude_targets", "negatives", "negative_sampler",
 )  # fmt: skip
@@ -81,7 +81,7 @@ def plan_options() -> dict[str, Option]:
 def planned(
     config: TrainConfig, graph: str | None, profile: str, memory: int, *, is_open: bool
 ) -> tuple[MachineProfile, list[Plan]]:
-    """The profile of a machine, and the plans of a training there, best first.
+    """The profile of a machine, and plans of a training run on this machine, best first.
 
     Args:
         graph: key of the graph; None for the only one.

@@ -1,4 +1,4 @@
-"""The options of a prediction, which the command has as options and the API as keywords."""
+"""The options of a prediction: options of the command, and keywords of the API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnnloom.workflows.interop.transfer import Elsewhere
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """Options of a prediction besides the graph, the pairs and the smoothing, which have dataclasses of their own."""
+    """Options of a prediction except the graph, the pairs and the smoothing, which have their own dataclasses."""
 
     model: str | None = option_field(replace(options_of(PredictConfig)["model"], group=Group.MODEL))
     decoder: str | None = option_field(replace(options_of(PredictConfig)["decoder"], group=Group.TASK))

@@ -1,4 +1,4 @@
-"""Messages of errors as Python code would say it: ``ids="names"`` instead of ``--ids names``.
+"""Rewrites error messages in the notation of Python: ``ids="names"`` instead of ``--ids names``.
 
 The stages and sources are written for the command line; their messages name its flags. Commands in backquotes that
 begin with ``gnnloom`` stay as they are, except ``gnnloom features``, which becomes the call of the function.
@@ -21,9 +21,9 @@ from gnnloom.storage.option import Option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: A command; flags in backquotes, where all that follows a flag is its value; or a flag and the next word.
+#: A command; flags in backquotes, where everything after a flag is its value; or a flag and the next word.
 _PLACES: Final = re.compile(r"`gnnloom [^`]*`|`(--[^`]*)`|(?<![\w`-])--([a-z][a-z-]*)(?:([ =])([^\s`,;:()]+))?")
-#: What messages call data that were given in memory.
+#: The name of data in memory in messages.
 IN_MEMORY: Final = "source"
 #: Keywords of the tables of graphs with types, by flag.
 _TABLES: Final = {"relation": "relations", "vertices": "vertices"}
@@ -35,7 +35,7 @@ def speaking_python(function: Function, options: Mapping[str, Option]) -> Functi
     """The function with errors whose messages name keywords instead of flags.
 
     Args:
-        options: options of the function by keyword, besides the options of formats and kinds of vertex data.
+        options: options of the function by keyword, in addition to options of formats and kinds of vertex data.
     """
 
     @wraps(function)
@@ -100,7 +100,7 @@ def features_call(command: str) -> str | None:
     'gnnloom.features("g", feature=(source, ["age", "sex"]), missing="mean")'
     """
     try:
-        # What bash has for names with control characters is shown as it is.
+        # Bash's notation for names with control characters is left unchanged.
         words = [] if "$'" in command else shlex.split(command)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""The options of a training, which the command has as options and the API as keywords."""
+"""The options of a training run: options of the command, and keywords of the API."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from gnnloom.trainer.config.algorithm_config import AUTO
 from gnnloom.trainer.config.train_config import MEMORY, TrainConfig, gather_fields, other_options
 from gnnloom.workflows.api.options.keywords import check_known, plain_values
 
-#: Fields that are not options: the dataset is an argument, and options of other packages have names of
-#: their own.
+#: Fields that are not options: the dataset is an argument, and options of other packages have their own names.
 _NOT_OPTIONS = frozenset({"catalog", "dataset", "algorithm_options", "mode_options", "task_options"})
 _MEMORY = Option(
     MEMORY,
@@ -30,7 +29,7 @@ def train_options() -> dict[str, Option]:
     """The options of a training run by name; options of other packages' algorithms are last."""
     options = {name: option for name, option in options_of(TrainConfig).items() if name not in _NOT_OPTIONS}
     known = options["algorithm"]
-    # Not a value of the configuration: the planner replaces it by an algorithm before there is one.
+    # Never in a configuration: the planner replaces it by an algorithm before the configuration is made.
     text = f"{known.help}; auto: the fastest planned one"
     options["algorithm"] = replace(known, choices=(*known.choices, AUTO), help=text)
     options[MEMORY] = _MEMORY
@@ -41,7 +40,7 @@ def training_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a :class:`TrainConfig` from keyword arguments; a single number stands for a list of one.
 
     Raises:
-        InputError: a training has no such option.
+        InputError: a training run has no such option.
     """
     known, given = train_options(), plain_values(options)
     check_known("train", given, known)

@@ -1,1 +1,1 @@
-"""Commands that store, show and export data: one file per command, or a few that belong together."""
+"""Commands that store, show and export data: one file per command, or per few related commands."""

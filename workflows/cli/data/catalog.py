@@ -1,4 +1,4 @@
-"""`gnnloom catalog`: list, verify and remove what is stored."""
+"""`gnnloom catalog`: list, verify and remove stored data."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def ls_command() -> None:
         say(problem)
 
 
-#: Figures listed for a dataset, and their column titles.
+#: Figures that `ls` prints for a dataset, and their column titles.
 _MEASURES = {
     "vertices": "vertices",
     "nnz": "nonzeros",
@@ -113,7 +113,7 @@ def _dataset_row(catalog: Catalog, name: str) -> dict[str, Any]:
     try:
         dataset = catalog[name]
         row |= {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs()), "bytes": dataset.stored_bytes()}
-        # When the newest artifact or run was made or began to change, in local time.
+        # Time at which the newest artifact or run was made or began to change, in local time.
         made = [dataset.path, *(info.path for info in dataset.artifacts()), *map(dataset.run_path, dataset.runs())]
         changed = time.localtime(max(path.stat().st_mtime for path in made))
         row["changed"] = time.strftime("%Y-%m-%d %H:%M", changed)
@@ -170,12 +170,12 @@ def show_command(name: str) -> None:
             say(f"predictions of {row['run']}: {row['predictions']}")
 
 
-#: What the names of the scores that are shown begin with.
+#: Prefixes of the names of the shown scores.
 _SCORES = {"val", "test"}
 
 
 def _run_row(run: Run) -> dict[str, Any]:
-    """Return the state of a run; what cannot be read is None, and the problem says why."""
+    """Return the state of a run; unreadable figures are None, and ``problem`` gives the reason."""
     row: dict[str, Any] = {"run": run.name, "state": run.state}
     row |= {"epochs": None, "of": None, "task": None, "scores": {}, "scored_epoch": None, "predictions": None}
     row["problem"] = None
@@ -187,7 +187,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         evaluated = [line for line in lines if not _SCORES.isdisjoint(name.partition("_")[0] for name in line)]
         last: Mapping[str, Any] = (evaluated or [{}])[-1]
         figures = run.result() if run.is_finished else last
-        # Results of earlier versions do not name the epoch, which was the last one that was evaluated.
+        # Results of earlier versions do not name the epoch, which was the last evaluated one.
         row["scored_epoch"] = figures.get("checkpoint_epoch", shown_epoch(last) if last else None)
         row["scores"] = {
             name: value for name, value in figures.items() if name.partition("_")[0] in _SCORES and value is not None
@@ -200,17 +200,17 @@ def _run_row(run: Run) -> dict[str, Any]:
 
 
 def _epochs(row: dict[str, Any]) -> str:
-    """The finished epochs, and how many there are to be; nothing for a run that was trained elsewhere."""
+    """The finished epochs and the planned number; nothing for a run that was trained elsewhere."""
     if row["state"] == "transferred":
         return ""
     return readable("epochs", row["epochs"]) if row["epochs"] == row["of"] else f"{row['epochs']} of {row['of']}"
 
 
 def _scores(row: dict[str, Any]) -> str:
-    """The scores, and the epoch that they are of if it is not the last one."""
+    """The scores, and their epoch if it is not the last one."""
     scores, task = row["scores"], TASKS.get(row["task"] or AUTO)
     if task is not None and task.on_pairs:
-        # The most important one: such tasks report many.
+        # Only the most important score: such tasks report many.
         shown = [f"{figure} {text}" for figure, text in list(scores_by_figure(task, scores).items())[:1]]
     else:
         shown = [f"{name.replace('_', ' ')} {readable(name, value)}" for name, value in scores.items()]
@@ -240,7 +240,7 @@ def _artifact_row(dataset: Dataset, info: ArtifactInfo) -> dict[str, Any]:
 
 
 def _descriptions(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Describe artifacts by their parameters and, where those are the same, by what they are made from."""
+    """Describe artifacts by their parameters and, if these are equal, by their inputs."""
     texts = [_describe(row) for row in rows]
     alike = Counter((row["kind"], text) for row, text in zip(rows, texts, strict=True))
     for row, text in zip(rows, texts, strict=True):
@@ -249,7 +249,7 @@ def _descriptions(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _describe(row: dict[str, Any]) -> str:
-    """Return the parameters of an artifact that are single values, names or sizes, or that it is damaged."""
+    """Return the parameters of an artifact that are single values, names or sizes; or a note that it is damaged."""
     if row["problem"]:
         return "damaged"
     texts = []
@@ -349,7 +349,7 @@ def rm_command(name: str, artifact: str | None, force: bool, yes: bool) -> None:
 
 
 def _ask_to_remove(dataset: Dataset) -> None:
-    """List what a dataset holds and ask whether to remove it; exit if the answer is no, or nobody can be asked.
+    """List the contents of a dataset and ask whether to remove it; exit if the answer is no, or nobody can be asked.
 
     On standard error, because the answer to --json is on standard output.
     """

@@ -178,7 +178,7 @@ def part_command(
     """
     if (out is None) == (read is None):
         raise click.UsageError("give either --out to write a file, or --read to read one")
-    # Imported here, as it takes long, and the other commands of this file do not need it.
+    # Imported here because it is slow, and the other commands of this file do not need it.
     from gnnloom.workflows.interop.metis import store_metis_part, write_metis_part
 
     dataset = current_catalog()[name]

@@ -1,4 +1,4 @@
-"""`gnnloom catalog tree`, `lineage` and `du`: what is stored, what it was made from, and its size on disk."""
+"""`gnnloom catalog tree`, `lineage` and `du`: artifacts and arrays, their inputs, and their size on disk."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def lineage_command(name: str) -> None:
 
 
 def _add_node(tree: Tree, node: Node, nodes: Mapping[str, Node], above: str) -> None:
-    """Add a node and everything made from it. A node with several inputs appears below each of them."""
+    """Add a node and everything made from it. A node with several inputs appears below each input."""
     # The tree shows a node below one of its inputs; the node's line names the others.
     others = sorted(set(node.inputs.values()) - {above})
     sources = "".join(f"  {source} {key[:24]}" for source, key in node.sources.items())

@@ -37,7 +37,7 @@ from gnnloom.workflows.cli.terminal.stage import stage_options
 from gnnloom.workflows.formatting import readable, readable_estimate, readable_range
 from gnnloom.workflows.report.type_tables import RELATION_TITLES, TYPE_TITLES, relation_rows, type_rows, types_json
 
-#: What `--add` and `--plan` do, in all commands that store a graph.
+#: Help of `--add` and `--plan`, for all commands that store a graph.
 ADD = "Store another graph in a dataset that has one; other commands then choose with --graph KEY."
 PLAN = "Only print the requirements: tasks, memory, disk space and time."
 
@@ -65,7 +65,7 @@ _VERTICES: Final = Option(
     group=Group.INPUT,
     metavar="TYPE=FILE[:COLUMN[,COLUMN]]",
 )
-#: Figures of a graph that `ingest` prints, of its facts and of its measurements.
+#: Figures of a graph that `ingest` prints, from its facts and its measurements.
 _COUNTED: Final = ("edges_in", "nnz", "self_loops", "duplicates")
 _MEASURED: Final = ("seconds", "peak_memory", "spill_bytes", "bytes_written")
 
@@ -115,7 +115,7 @@ def _table(width: int, *, one_location: bool) -> str:
     return "\n".join(f"  {name:<{width}}{summary}" for name, summary in shown.items())
 
 
-#: The main figures of a graph and its vertex data, which are shown unless all are asked for.
+#: The main figures of a graph and its vertex data, shown unless all figures are requested.
 _BRIEF = (
     "vertices", "nnz", "edges_in", "self_loops", "duplicates", "recognized_headers", "features", "classes", "targets",
     "train", "valid", "test", "unlabeled", "seconds", "command_seconds", "peak_memory", "bytes_written",
@@ -223,7 +223,7 @@ def store_graph(to: Storing, source: OpenedSource | TypedTables) -> None:
 
 
 def vertices_result(vertices: Vertices) -> dict[str, Any]:
-    """Return what `features --json` prints about the vertex data."""
+    """Return the object that `features --json` prints about the vertex data."""
     facts = vertices.artifact.facts
     return {
         "features": vertices.num_features,
@@ -236,12 +236,12 @@ def vertices_result(vertices: Vertices) -> dict[str, Any]:
 
 
 def show_plan(to: Storing, source: OpenedSource | TypedTables) -> None:
-    """Print what an ingest is projected to need; for people, with ranges in place of more digits than are known.
+    """Print the projected needs of an ingest; for people, as ranges rather than with unknown digits.
 
     Raises:
-        BudgetError: it does not fit.
+        BudgetError: the ingest does not fit.
     """
-    # Imported here, as it loads the planning code of every stage.
+    # Imported here because it loads the planning code of every stage.
     from gnnloom.workflows.recipe.plan.stage_inputs import projected_ingest, projected_tables
 
     where = to.catalog.root

@@ -1,4 +1,4 @@
-"""`gnnloom links`: pairs of vertices to predict, and the graph without those that are held out."""
+"""`gnnloom links`: pairs of vertices to predict, and the graph without held-out edges."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _plan_or_store(
     plan: bool,
     understood: Sequence[Understood] = (),
 ) -> None:
-    """Show what links from files would need, or store and show them."""
+    """Show the projected needs of links from files, or store and show the links."""
 
     def project() -> LinkProjection:
         if isinstance(graph, Relation):
@@ -207,7 +207,7 @@ def _show_links(
     make: Callable[[], Links],
     understood: Sequence[Understood] = (),
 ) -> None:
-    """Show what links would need, or make and show them."""
+    """Show the projected needs of links, or make and show the links."""
     what, figures = f"links of {dataset.name}", "upper bounds"
 
     def result() -> dict[str, Any]:
@@ -227,7 +227,7 @@ def links_result(dataset: Dataset, links: Links) -> dict[str, Any]:
     """Return the object that `links --json` prints."""
     facts, key, relation = links.artifact.facts, links.message_graph, links.relation
     message = dataset.graph(key) if relation is None else dataset.typed_graph(key).relation(relation.name)
-    # Of both ends.
+    # For both ends.
     of_each = links.num_negatives("test") + links.num_replaced("test")
     figures: dict[str, Any] = {
         "graph": links.graph,

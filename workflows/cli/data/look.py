@@ -1,4 +1,4 @@
-"""`gnnloom look`: how files would be read, before anything is stored."""
+"""`gnnloom look`: shows how files would be read, before anything is stored."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.cli.terminal.stage import stage_options
 from gnnloom.workflows.formatting import readable_bytes, readable_seconds
 
-#: The main figures of a partition, which are shown unless all are asked for.
+#: The main figures of a partition, shown unless all figures are requested.
 _BRIEF = (
     "parts", "chosen", "km1", "replicated_types", "replicated_rows", "volume_cover_total", "imbalance", "volume_avg",
     "volume_max", "messages_avg", "messages_max", "seconds", "command_seconds",
@@ -61,7 +61,7 @@ def _method_table() -> str:
 
 
 _KNOWN = options_of(PartitionOptions)
-#: The most important ones first. The command alone limits the time unless it is told otherwise.
+#: The most important options first. Only the command limits the time by default.
 _OPTIONS = {name: _KNOWN[name] for name in dict.fromkeys(("parts", "quality", "method", "preset", "model", *_KNOWN))}
 _OPTIONS["time_limit"] = replace(_KNOWN["time_limit"], default=3600.0)
 
@@ -130,7 +130,7 @@ def partition_command(
         if compare is not None:
             with _compared(dataset, stored, options.for_method(compare), opened) as other:
                 result |= compare_quality(partition.quality, other)
-    # Numbers per part, or per pair of parts, do not fit into a table.
+    # Figures per part, or per pair of parts, do not fit in a table.
     lists = [figure for figure in result if figure.endswith(("_per_part", "_matrix")) or figure == "replication"]
     for line in replication_lines(result.get("replication", ())):
         say(line, on_stderr=True)
@@ -148,7 +148,7 @@ def _compared(
         yield partition_graph(dataset, graph, options, cluster)
     finally:
         key = partition_key(graph.artifact.key, options, cluster.memory)
-        # After an error or Ctrl-C too: what is unfinished would stay in the catalog.
+        # Also after an error or Ctrl-C: an unfinished artifact would stay in the catalog.
         if key not in before and (dataset.path / "partition" / key).is_dir():
             dataset.remove_artifact("partition", key)
 
@@ -178,7 +178,7 @@ def replication_lines(considered: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say which types are replicated, and why.
 
     Args:
-        considered: figures of the types, as the partition has them.
+        considered: figures of the types, in the form that the partition stores.
     """
     lines = []
     for each in considered:
@@ -193,7 +193,7 @@ def replication_lines(considered: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def compare_quality(quality: dict[str, Any], other: Partition) -> dict[str, Any]:
-    """Return volume and messages, in both directions if they differ, as shares of another partition's."""
+    """Return volume and messages, in both directions if they differ, relative to another partition."""
     directions = ("", "backward_") if "volume_backward_total" in quality else ("",)
     figures = itertools.product(("volume", "messages"), directions, ("avg", "max"))
     names = [f"{unit}_{direction}{figure}" for unit, direction, figure in figures]

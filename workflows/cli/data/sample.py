@@ -1,4 +1,4 @@
-"""`gnnloom sample`: draw the batches of a training ahead of it."""
+"""`gnnloom sample`: draw the batches of a training run ahead of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gnnloom shard`: write what each rank reads."""
+"""`gnnloom shard`: write the shards that training ranks read."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def shard_command(
 def shards_result(name: str, shards: RowShards | TypedRowShards | GridShards | TypedGridShards) -> dict[str, Any]:
     """Return the object that `shard --json` prints.
 
-    ``balance`` of grid shards is the number of nonzeros of the heaviest block over the average.
+    ``balance`` of grid shards is the number of nonzeros of the largest block over the average.
     """
     figures: dict[str, Any]
     if isinstance(shards, RowShards):

@@ -46,7 +46,7 @@ def options_by_flag(
 
 def given_flags(options: Mapping[str, Option]) -> dict[str, Any]:
     """Return the values of the options that the user gave, by flag."""
-    # The value alone does not say: one that was given may equal the default.
+    # The value alone does not show it: a given value may equal the default.
     context = click.get_current_context()
     return {
         flag: context.params[flag]

@@ -1,4 +1,4 @@
-"""`gnnloom plan`: the time and memory of a training on every algorithm, process grid and partition."""
+"""`gnnloom plan`: the time and memory of a training run for every algorithm, process grid and partition."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def plan_command(
 
 
 def model_config(options: Mapping[str, Any], **fields: Any) -> TrainConfig:
-    """The configuration of a training with these options."""
-    # Options that can be denied are None if they are not given.
+    """The configuration of a training run with these options."""
+    # Options that can be negated are None if they are not given.
     given = {name: value for name, value in options.items() if value is not None}
     return TrainConfig.of(catalog=str(current_catalog().root), **given, **fields)
 

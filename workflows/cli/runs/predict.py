@@ -30,9 +30,9 @@ from gnnloom.workflows.formatting import readable
 from gnnloom.workflows.interop.scored_pairs import PairRequest
 from gnnloom.workflows.interop.transfer import Elsewhere
 
-#: Figures of the ranks; there are none if the stored predictions are used.
+#: Figures of the ranks; absent if stored predictions are used.
 _OF_RANKS = ("ranks", "bytes_read", "peak_memory")
-#: The main entries, before and after the accuracies, which are shown unless all are asked for.
+#: The main entries, before and after the accuracies, shown unless all entries are requested.
 _BRIEF = ("run", "epoch", "reused", "pairs", "smooth")
 _BRIEF_COST = ("ranks", "peak_memory", "path", "out")
 
@@ -101,5 +101,5 @@ def predict_command(
 
 
 def _text(name: str, value: Any) -> str:
-    # An id is no count: it has no separators of thousands.
+    # An id is not a count: it has no thousands separators.
     return readable(name, value) if isinstance(value, float) or value is None else str(value)

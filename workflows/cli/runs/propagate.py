@@ -19,7 +19,7 @@ from gnnloom.workflows.cli.terminal.options import add_options, current_catalog,
 from gnnloom.workflows.cli.terminal.output import show
 from gnnloom.workflows.cli.terminal.progress import shown_count
 
-#: The main figures, which are shown unless all are asked for.
+#: The main figures, shown unless all figures are requested.
 _BRIEF = (
     "of", "steps", "normalization", "ppr", "ranks", "columns", "columns_at_a_time", "reused", "seconds",
     "command_seconds", "peak_memory", "bytes_written",
@@ -48,7 +48,7 @@ def propagate_command(name: str, plan: bool, **options: Any) -> None:
     source = click.get_current_context().get_parameter_source
     given = {key: value for key, value in options.items() if source(key) is not ParameterSource.DEFAULT}
     if plan:
-        # Nothing is agreed on, so one rank acts for all.
+        # The ranks need no agreement, so one rank acts for all.
         launched = LaunchedRank.from_environment()
         if launched.rank == 0:
             dataset, given = current_catalog()[name], {"ranks": launched.size, **given}

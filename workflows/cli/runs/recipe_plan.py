@@ -1,4 +1,4 @@
-"""`gnnloom run --plan`: what the stages of a recipe will need."""
+"""`gnnloom run --plan`: the needs of the stages of a recipe."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gnnloom.workflows.recipe.stages.stage import Projection, RankCount, StageNe
 
 
 def show_recipe_plan(assignment: Assignment) -> None:
-    """Print what each stage will need, and what its tasks and ranks will do.
+    """Print the needs of each stage, and the work of its tasks and ranks.
 
     Raises:
         InputError: the source cannot be read.
-        BudgetError: the ingest does not fit the memory or the disk.
+        BudgetError: the ingest does not fit in memory or on the disk.
     """
     projections = assignment.project()
     others = other_graphs(assignment.recipe, assignment.workload.all_keys["graph"])

@@ -1,4 +1,4 @@
-"""`gnnloom report`: an HTML page and pictures about one run or several."""
+"""`gnnloom report`: an HTML page and pictures about one or several runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gnnloom simulate`: how a training scales to thousands of ranks, by calculation."""
+"""`gnnloom simulate`: calculates how a training run scales to thousands of ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class RankList(click.ParamType[tuple[int, ...], object]):
-    """Ascending numbers of ranks, such as ``2,4,8``; ``4,16,...,4096`` goes on with the same factor."""
+    """Ascending numbers of ranks, such as ``2,4,8``; ``4,16,...,4096`` continues with the same factor."""
 
     name = "ranks"
 
@@ -98,7 +98,7 @@ def simulate_command(
     """
     if not is_one_graph(name, options["vertices"], options["edges"]):
         raise click.UsageError("give the NAME of a dataset, or --vertices and --edges")
-    # Options that can be denied are None if they are not given.
+    # Options that can be negated are None if they are not given.
     given = {option: value for option, value in options.items() if value is not None}
     found = simulate(
         None if name is None else current_catalog().dataset(name),

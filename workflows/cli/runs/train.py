@@ -29,7 +29,7 @@ from gnnloom.workflows.cli.terminal.screen import say
 
 
 def _options() -> list[Option]:
-    """The options of the command; options of other packages' algorithms are passed on only if they are given."""
+    """The options of the command; options of other packages' algorithms are passed on only if given."""
     others = {
         name: replace(option, default=None, default_text=option.shown(option.default))
         for name, option in other_options().items()
@@ -47,7 +47,7 @@ def _epilog() -> str:
 
 @click.command("train", cls=GroupedCommand, epilog=_epilog())
 @click.argument("name", metavar="NAME[/RUN]")
-# The configuration refuses values out of range, as the ranks' own command line has the same options.
+# The configuration refuses values out of range, because the ranks' own command line has the same options.
 @add_options(_options(), checks=False)
 @flag_option("restart", "Start the run over instead of continuing it.", Group.CHECKPOINTS)
 @flag_option("plan", "Only print the requirements: memory per rank, disk, traffic and time.")
@@ -75,7 +75,7 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
     if run is not None:
         given["run"] = run
     if plan:
-        # Nothing is agreed on, so one rank acts for all.
+        # The ranks need no agreement, so one rank acts for all.
         launched = LaunchedRank.from_environment()
         if launched.rank == 0:
             given = with_choices(given, launched.size, restart=restart)
@@ -84,7 +84,7 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
     with ranks_of_job("gnnloom train", exits=True, trains=True) as ranks:
         config = settled(ranks, given, restart=restart)
         if config.mode.reverse:
-            # It imports the pipeline, which other trainings need not load.
+            # This imports the pipeline, which other training runs need not load.
             from gnnloom.workflows.api.train import store_reverses
 
             store_reverses(ranks, config)
@@ -97,7 +97,7 @@ def train_command(name: str, restart: bool, plan: bool, **options: Any) -> None:
 
 
 def _say_start(config: TrainConfig, *, restart: bool) -> Start:
-    """Check a training before ranks are started, and say what its run has already."""
+    """Check a training run before ranks are started; returns the state of the existing run."""
     _, start = prepare_launch(config, restart=restart)
     run, epochs = config.run_name, config.optimization.epochs
     if start.is_finished:
@@ -108,11 +108,11 @@ def _say_start(config: TrainConfig, *, restart: bool) -> Start:
 
 
 def show_train_plan(config: TrainConfig, *, restart: bool) -> None:
-    """Print what a training is projected to need.
+    """Print the projected needs of a training run.
 
     Raises:
         NotFoundError: the dataset or its shards do not exist.
-        ExistsError, InputError: the training would be refused.
+        ExistsError, InputError: the training run would be refused.
     """
     from gnnloom.trainer.planner.forecast import with_planned_seconds
     from gnnloom.trainer.training.rehearsal.projection import project_training

@@ -12,9 +12,9 @@ from gnnloom.workflows.formatting import baseline_rows, filtered_figures, readab
 
 #: Entries of the result that are too large for a terminal.
 _LARGE = ("bytes_between", "confusion", "per_class")
-#: What the names of scores begin with.
+#: Prefixes of the names of scores.
 _SPLITS = {"train", "val", "test"}
-#: The main entries, before and after the scores, which are shown unless all are asked for.
+#: The main entries, before and after the scores, shown unless all entries are requested.
 _BRIEF = ("run", "state", "mode", "algorithm", "ranks", "epochs", "loss")
 _BRIEF_COST = ("inference", "epoch_seconds", "bytes_sent", "read_per_used", "peak_memory")
 

@@ -1,4 +1,4 @@
-"""Help of commands with many options: in groups, the most used first, on one page unless everything is asked for."""
+"""Help of commands with many options: in groups, the most used first, on one page unless the user wants everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnloom.workflows.cli.terminal.screen import say
 PAGE: Final = 60
 #: Width of the column with the names of options; longer names have a line of their own.
 _COLUMN: Final = 26
-#: Width of the column with the headings of options that are only named.
+#: Width of the column with the headings of options that are only listed by name.
 _HEADINGS: Final = max(map(len, Group))
 _ARGUMENTS: Final = "gnnloom.arguments"
 
@@ -34,8 +34,8 @@ class GroupedCommand(click.Command):
     """A command whose help groups the options.
 
     ``--help`` leaves out the options that the rest of the command line rules out, such as options of other modes. It
-    explains the most used options, then the options of chosen values, then as many groups as fit on a page, and lists
-    the other options by name. ``--help-all`` explains everything.
+    explains the most used options, then the options of chosen values, then the groups that fit on a page, and lists the
+    other options by name. ``--help-all`` explains everything.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -80,7 +80,7 @@ class GroupedCommand(click.Command):
             ctx.exit()
 
     def _given(self, ctx: click.Context) -> dict[str | None, Any]:
-        """Texts on the command line."""
+        """Option values on the command line, as text."""
         given, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta.get(_ARGUMENTS, ())))
         return {name: value for name, value in given.items() if isinstance(value, str)}
 
@@ -90,8 +90,8 @@ class _Page:
     """A page of help.
 
     Attributes:
-        options: options that are explained or named; the others of the command are only counted.
-        is_brief: of the command's description, only the first paragraph is there.
+        options: options that are explained or named; other options of the command are only counted.
+        is_brief: show only the first paragraph of the command's description.
     """
 
     command: GroupedCommand
@@ -100,7 +100,7 @@ class _Page:
     is_brief: bool = False
 
     def num_lines(self, explained: Collection[click.Option], *, is_whole: bool = False) -> int:
-        """Lines of the page on a terminal, which breaks long ones."""
+        """Number of lines of the page on a terminal, which breaks long lines."""
         columns = self.ctx.make_formatter().width
         return sum(max(1, -(-len(line) // columns)) for line in self.text(explained, is_whole=is_whole).split("\n"))
 
@@ -141,7 +141,7 @@ class _Page:
             formatter.write_text(inspect.cleandoc(self.command.help or "").partition("\n\n")[0])
 
     def _name_others(self, formatter: click.HelpFormatter, others: Sequence[click.Option]) -> None:
-        """List the options that are not explained by their names."""
+        """List the names of options that are not explained."""
         named: dict[str, list[str]] = {}
         for option in others:
             named.setdefault(declared(option).group, []).append(option.opts[0])
@@ -149,7 +149,7 @@ class _Page:
         lines = {
             group: textwrap.wrap(", ".join(names), width, break_on_hyphens=False) for group, names in named.items()
         }
-        # Click leaves lines after \b as they are.
+        # Click does not rewrap lines after \b.
         _write(
             formatter,
             "More options, which --help-all explains",
@@ -174,12 +174,12 @@ def _write(formatter: click.HelpFormatter, heading: str, rows: Sequence[tuple[st
 
 
 def declared(option: click.Option) -> Option:
-    """Declaration of an option; an option of another kind has no group and no needs."""
+    """Declaration of an option; an option of another kind has neither group nor needs."""
     return option.declared if isinstance(option, DerivedOption) else Option(option.name or "")
 
 
 def _applies(option: click.Option, chosen: dict[str | None, Any]) -> bool:
-    """Whether no value rules an option out; a parameter without a value leaves everything open."""
+    """Whether no value rules out an option; a parameter without a value rules out nothing."""
     values = {name: chosen.get(name) for name in declared(option).needs}
     return all(not isinstance(value, str) or value in declared(option).needs[name] for name, value in values.items())
 

@@ -1,4 +1,4 @@
-"""Click's options from the options of the stages, and groups of options that several commands share."""
+"""Makes click options from the options of stages, and groups of options that several commands share."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.terminal.help import DerivedOption
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-#: Placeholder of the name of a folder.
+#: Placeholder for the name of a folder.
 FOLDER = "DIRECTORY"
-#: Where the context of the whole command keeps whether JSON is asked for.
+#: Key of the main command's context that stores whether JSON was requested.
 JSON: Final = "gnnloom.json"
-#: What help calls a value.
+#: Names of types of values in help.
 _KINDS = {int: "integer", float: "float", tuple[int, ...]: "integers", tuple[str, ...]: "names"}
 
 
 class OptionType(click.ParamType[Any, object]):
-    """Texts of the command line as values of an option.
+    """Converts text on the command line to values of an option.
 
     Args:
-        checks: refuse numbers out of range too. False if the command itself refuses them.
+        checks: also refuse numbers out of range; False if the command itself refuses them.
     """
 
     def __init__(self, option: Option, *, checks: bool = True) -> None:
@@ -50,7 +50,7 @@ class OptionType(click.ParamType[Any, object]):
 
 
 class OptionChoice(click.Choice[str]):
-    """One of the choices, a word that stands for one, or something of the user's to import."""
+    """One of the choices, a word that stands for a choice, or the name of a user's object to import."""
 
     def __init__(self, option: Option) -> None:
         super().__init__(option.choices)
@@ -82,7 +82,7 @@ def click_option(
     parameter = parameter or option.flag
     if option.kind is bool and not option.flag_name and (option.deniable or option.default is True):
         names = f"{name}/--no-{name.removeprefix('--')}"
-        # Neither flag by default if it can be denied: None differs from both True and False.
+        # Neither flag by default if the option can be negated: None differs from both True and False.
         on = None if option.deniable else True
         return click.option(names, parameter, default=on, show_default=not option.deniable, **details)
     if option.kind is bool:
@@ -104,7 +104,7 @@ def click_option(
 
 
 class _PathOrUrl(click.Path):
-    """A path, or a URL, whose two slashes a path would not keep."""
+    """A path or a URL; a path would drop one of a URL's two slashes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         is_url = isinstance(value, str) and not is_local(value)
@@ -175,7 +175,7 @@ def flag_option(name: str, text: str, group: Group = Group.OUTPUT) -> Callable[[
     return click_option(Option(name, bool, text, False, group=group))
 
 
-#: Leaves out how files are read, in all commands that say so.
+#: Suppresses the lines about how files are read, in all commands that print them.
 QUIET = "Do not print how the files are read."
 
 
@@ -183,7 +183,7 @@ def key_option(kind: str, what: str | None = None) -> Callable[[Command], Comman
     """Add ``--KIND KEY``, which chooses between several artifacts of a kind.
 
     Args:
-        what: what to call the artifact; by default, its kind.
+        what: name of the artifact in help; by default, its kind.
     """
     text = f"Key of the {what or kind}, or its first digits, if there are several."
     return click_option(Option(kind, str, text, group=Group.INPUT, metavar="KEY"))
@@ -239,7 +239,7 @@ def existing_catalog() -> Catalog:
     """Return the catalog that ``--catalog``, or its default, names.
 
     Raises:
-        NotFoundError: its folder does not exist.
+        NotFoundError: the catalog's folder does not exist.
     """
     catalog = current_catalog()
     if not catalog.root.is_dir():

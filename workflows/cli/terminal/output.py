@@ -20,7 +20,7 @@ from gnnloom.workflows.cli.terminal.options import JSON
 from gnnloom.workflows.cli.terminal.screen import say, text
 from gnnloom.workflows.formatting import readable
 
-#: Where the context of the whole command keeps the time at which it was called.
+#: Key of the main command's context that stores the time at which it was called.
 STARTED: Final = "gnnloom.started"
 
 #: Longer cells than this are prose, which may be folded.
@@ -39,14 +39,14 @@ def show_json(content: Mapping[str, Any]) -> bool:
 
 
 def show(content: Mapping[str, Any], *, title: str, hide: Iterable[str] = (), brief: Sequence[str] = ()) -> None:
-    """Print a result: all of it as JSON if the user asked for that, or as a table, which shows the range of a list.
+    """Print a result: the whole result as JSON if requested, or as a table, which shows the range of a list.
 
     A result with ``seconds`` (of its tasks) also gets ``command_seconds``: the time since the command was called.
 
     Args:
         hide: names that the table omits.
-        brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all but
-            what identifies the result: its dataset, which the title names, keys and digests.
+        brief: names that the table has, in this order, unless the user wants all (``gnnloom -v``); none for all names
+            except identifiers of the result: its dataset, which the title names, keys and digests.
     """
     if show_json(content):
         return
@@ -103,7 +103,7 @@ def show_rows(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, on_stderr: bool = False
 ) -> None:
     """Print a table, with names and prose on the left and figures on the right; without lines if it is too wide."""
-    # Columns without names need no line for them.
+    # Columns without names need no header line.
     console = screen.console(on_stderr=on_stderr)
     heading = None if title is None else text(title)
     table = Table(title=heading, title_justify="left", title_style="bold", show_header=any(columns))
@@ -133,7 +133,7 @@ def _print_without_lines(
     _fill(table, columns, rows)
     _fix_widths(table, rows)
     if title is not None:
-        # A title that belongs to the table would be folded at its width.
+        # A title of the table itself would be folded at the table's width.
         console.print(text(("bold", title)))
     console.print(table)
 
@@ -147,7 +147,7 @@ def _fill(table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def _fix_widths(table: Table, rows: Sequence[Sequence[str]]) -> None:
-    """Let only prose and headings be folded: a name or a number is hard to read in pieces."""
+    """Allow only prose and headings to be folded: a name or a number is hard to read in pieces."""
     for number, column in enumerate(table.columns):
         widest = _widest(rows, number)
         if widest <= _PROSE_WIDTH:
@@ -164,6 +164,6 @@ def _width(console: Console, table: Table) -> Measurement:
 
 
 def say_understood(understood: Sequence[Understood]) -> None:
-    """Say how files are read."""
+    """Print how files are read."""
     for line in summary_lines(understood):
         say(line, on_stderr=True)

@@ -1,4 +1,4 @@
-"""Progress of pipeline phases and trainings: bars on a terminal, or a log line every few seconds."""
+"""Shows the progress of pipeline phases and training runs: as bars on a terminal, or a log line every few seconds."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gnnloom.workflows.interop.progress_bars import BarHandler, new_bars, phases
 #: Shows the number of finished epochs, or of other units, the loss of the last one, and whether the block has ended.
 Show = Callable[[int, float | None, bool], None]
 
-#: Said when a command has to wait for a kernel that no earlier one has used.
+#: Printed when a command has to wait for a kernel that no earlier command has used.
 _COMPILING: Final = "compiling kernels, once: no later command waits for them (`gnnloom doctor --warm` compiles all)"
 
-#: Seconds between polls of a training's progress.
+#: Seconds between polls of the progress of a training run.
 _POLL_SECONDS = 0.5
 
 
 @contextmanager
 def _compilations_noticed(stderr: Console) -> Iterator[None]:
-    """Say once that kernels are being compiled: a first command of a second would seem to hang for ten."""
-    # Imported here, as trainings show their epochs without numba.
+    """Report once that kernels are being compiled: a first command of one second would seem to hang for ten."""
+    # Imported here because training runs show their epochs without numba.
     from numba.core.event import Event, Listener, install_listener
 
     class Notice(Listener):
@@ -66,8 +66,8 @@ def shown_progress(*, compiles: bool = True) -> Iterator[None]:
 
 @contextmanager
 def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
-    """Show the finished epochs of a training that runs inside the ``with`` block."""
-    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier training. The wall
+    """Show the finished epochs of a training run inside the ``with`` block."""
+    # Until the ranks rewrite the file of metrics, it holds the epochs of an earlier session. The wall
     # clock, because the start is compared with the file's modification time.
     begun = time.time()
     with _watched(lambda: run.progress_since(begun), epochs, "epoch"):
@@ -76,7 +76,7 @@ def shown_epochs(run: Run, epochs: int) -> Iterator[None]:
 
 @contextmanager
 def shown_count(finished: Callable[[], int], total: int, unit: str) -> Iterator[None]:
-    """Show how many of some units are finished while the ``with`` block runs.
+    """Show the number of finished units while the ``with`` block runs.
 
     Args:
         finished: number of finished units; read twice a second.
@@ -96,7 +96,7 @@ def _watched(poll: Callable[[], tuple[int, float | None]], total: int, unit: str
         while not is_last:
             is_last = ended.wait(_POLL_SECONDS)
             done, loss = poll()
-            # A training that continues begins with the epochs that it has, once its ranks have written them.
+            # A continued run begins with its existing epochs, once its ranks have written them.
             if done:
                 show(done, loss, is_last)
 
@@ -107,7 +107,7 @@ def _watched(poll: Callable[[], tuple[int, float | None]], total: int, unit: str
             yield
         finally:
             ended.set()
-            # The thread draws on the display, which closes next.
+            # The thread draws on the display, which is closed next.
             thread.join()
 
 
@@ -132,7 +132,7 @@ def _loss_text(loss: float | None) -> str:
 class _LineDisplay:
     """Prints the number of finished units and the last loss every few seconds, and at the end.
 
-    A block of less than these few seconds has no line. No line is printed twice, such as during an evaluation.
+    A shorter block prints no line. No line is printed twice, for instance during an evaluation.
     """
 
     def __init__(self, total: int, unit: str) -> None:

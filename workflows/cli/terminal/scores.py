@@ -1,4 +1,4 @@
-"""The figures that a task reports of several splits, in few words."""
+"""Formats the figures that a task reports for several splits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gnnloom.workflows.formatting import noted, readable
 
 
 def scores_by_figure(task: Task, measured: Mapping[str, Any]) -> dict[str, str]:
-    """The values of each figure on all splits, such as ``0.8856 validation, 0.8605 test``, by what it is called.
+    """The values of each figure on all splits, such as ``0.8856 validation, 0.8605 test``, by its label.
 
     The main figure of runs comes first. Figures that were not measured are left out.
 
@@ -22,7 +22,7 @@ def scores_by_figure(task: Task, measured: Mapping[str, Any]) -> dict[str, str]:
         values = {prefix: measured.get(f"{prefix}_{figure.name}") for prefix in PREFIXES}
         known = {prefix: value for prefix, value in values.items() if value is not None}
         notes = {prefix: noted(measured, f"{prefix}_{figure.name}") for prefix in known}
-        # A note that is about all splits is written once: lines are short.
+        # A note about all splits is written once, to keep lines short.
         shared = next(iter(notes.values())) if len(set(notes.values())) == 1 else ""
         each = [
             f"{readable(figure.name, value)}{'' if shared else notes[prefix]} {_SPLITS[prefix]}"

@@ -1,7 +1,7 @@
 """Writes text on the terminal. Commands import this module instead of rich or `click.echo`.
 
-Rich reads strings as markup (``[bold]``, ``[link=...]``), and terminals obey control characters; both may be in names,
-paths and messages. Here all strings are text. A style is an argument, never part of a string.
+Rich reads strings as markup (``[bold]``, ``[link=...]``), and terminals obey control characters; names, paths and
+messages may contain both. Here all strings are text. A style is an argument, never part of a string.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from rich.console import Console  # noqa: TID251
     from rich.text import Text  # noqa: TID251
 
-#: Text of one style: the style as rich names it, such as ``bold cyan``, then the text.
+#: Text of one style: rich's name of the style, such as ``bold cyan``, then the text.
 Styled = tuple[str, str]
 
-#: Characters of messages that are shown as they are.
+#: Characters of messages that are shown unchanged.
 _LINES: Final = "\n"
 
 
 def console(*, on_stderr: bool = False) -> Console:
-    """A console that takes strings as they are, for what :func:`text` makes."""
-    # Imported here, as help and errors need no console.
+    """A console that prints strings unchanged, for objects of :func:`text`."""
+    # Imported here because help and errors need no console.
     from rich.console import Console  # noqa: TID251 - the only console
 
     return Console(stderr=on_stderr, markup=False, emoji=False, highlight=False)

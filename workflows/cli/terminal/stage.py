@@ -1,4 +1,4 @@
-"""Options and output that all commands of stages have: where tasks run, a plan instead of a run, and a result."""
+"""Common options and output of commands of stages: where tasks run, a plan instead of a run, and a result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnloom.workflows.cli.terminal.options import QUIET, cluster_options, flag_
 from gnnloom.workflows.cli.terminal.output import show, show_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 
-#: Help of ``--plan`` for stages that know no time.
+#: Help of ``--plan`` for stages that cannot predict their time.
 PLAN: Final = "Only print the requirements: tasks, memory and disk space."
 
 
@@ -46,13 +46,13 @@ def show_stage(
     make: Callable[[], Mapping[str, Any]],
     understood: Sequence[Understood] = (),
 ) -> None:
-    """Print what a stage would need, or run the stage and print its result.
+    """Print the needs of a stage, or run the stage and print its result.
 
     Args:
         what: the result in words, such as ``links of web``.
         figures: the kind of figures of a plan, such as ``upper bounds``.
         make: runs the stage; returns the result.
-        understood: how files are read, which is a part of the JSON of a plan.
+        understood: how files are read, a part of a plan's JSON.
     """
     if plan:
         content, files = project().to_json(), [each.to_json() for each in understood]
@@ -65,7 +65,7 @@ def show_stage(
 
 
 def stored_result(dataset: str, artifact: Artifact, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a stage: its figures between what identifies the artifact and what the artifact took."""
+    """The result of a stage: identifiers of the artifact, its figures, and its costs."""
     return {
         "dataset": dataset,
         "key": artifact.key,

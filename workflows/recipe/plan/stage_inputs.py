@@ -1,4 +1,4 @@
-"""The inputs of a recipe's stages as projections see them: the sizes of what is stored, and estimates of the rest."""
+"""The inputs of a recipe's stages for projections: sizes of stored artifacts, and estimates of the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from gnnloom.trainer.training.rehearsal.shard_sizes import GridSizes, RowShardSi
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
 
-#: Classes where neither the recipe nor stored labels say how many there are.
+#: Assumed number of classes if neither the recipe nor stored labels tell it.
 ASSUMED_CLASSES = 64
 
 
@@ -58,7 +58,7 @@ def projected_ingest(
     """Projected needs of an ingest on a cluster.
 
     Args:
-        folder: where it writes; need not exist.
+        folder: folder for the output; need not exist.
 
     Raises:
         InputError: the source cannot be read.
@@ -66,7 +66,7 @@ def projected_ingest(
     """
     where = existing_folder(folder)
     found = project_ingest(source, options, where, cluster.tasks_at_once, cluster.memory)
-    # An ingest makes the same choice if no number of workers was asked for.
+    # An ingest makes the same choice if no number of workers was given.
     if cluster.kind == "local" and cluster.workers is None and threads_suffice(cluster.tasks_at_once, found.work):
         return found.in_one_process()
     return found
@@ -81,7 +81,7 @@ def projected_tables(
 
 @dataclass(frozen=True)
 class StageInputs:
-    """Inputs of every stage. An artifact that does not exist is estimated from the artifacts before it."""
+    """Inputs of every stage. An artifact that does not exist is estimated from its inputs."""
 
     found: RecipeFacts
     cluster: ClusterOptions
@@ -92,7 +92,7 @@ class StageInputs:
 
     @property
     def config(self) -> TrainConfig:
-        """The training of a recipe that trains."""
+        """The configuration of the recipe's training run."""
         return self.found.config
 
     @cached_property
@@ -127,14 +127,14 @@ class StageInputs:
 
     @cached_property
     def ingested(self) -> GraphSizes:
-        """The stored graph of the source, or the one that the ingest is projected to make."""
+        """The stored graph of the source, or the projected result of the ingest."""
         stored = self._stored("graph")
         if stored is not None:
             return GraphSizes.of(Graph(stored))
         found, dataset = self.ingest, self.recipe.dataset
         return GraphSizes.even(
             found.vertices,
-            # Self loops are entries too.
+            # Self loops are entries, too.
             found.entries + (found.vertices if dataset.self_loops == "add" else 0),
             symmetric=dataset.undirected,
             weighted=found.weighted,
@@ -181,7 +181,7 @@ class StageInputs:
 
     @property
     def num_training_pairs(self) -> int | None:
-        """Pairs that the recipe trains on, about; None for a task on vertices.
+        """Approximate number of training pairs; None for a task on vertices.
 
         Raises:
             InputError: a split gets no pair.
@@ -223,7 +223,7 @@ class StageInputs:
 
     @property
     def partitioned_matrices(self) -> tuple[int, int, int]:
-        """Bytes of memory, disk and scratch that the matrices take which the partition stores first."""
+        """Bytes of memory, disk and scratch for the matrices that the partition stores first."""
         return 0, 0, 0
 
     @property
@@ -236,7 +236,7 @@ class StageInputs:
 
     @cached_property
     def vertices(self) -> VertexSizes:
-        """Sizes of the stored vertex data, or sizes from the recipe or its files; no features if neither states any."""
+        """Sizes of the stored vertex data, or sizes from the recipe or its files; no features if neither has any."""
         if self._stored_vertices is not None:
             return VertexSizes.of(self._stored_vertices)
         section = self.recipe.vertices
@@ -286,7 +286,7 @@ class StageInputs:
 
     @cached_property
     def parts(self) -> PartSizes:
-        """The stored partition, or what is expected of a random one."""
+        """The stored partition, or the expected sizes of a random one."""
         partition, stored = self.recipe.partition, self.stored_partition
         if stored is not None:
             return PartSizes.of(stored)
@@ -319,7 +319,7 @@ class StageInputs:
 
     @cached_property
     def shard_seconds(self) -> float | None:
-        """Processor seconds of shards of the same layout and graph that were made before, if there are any."""
+        """Processor seconds of earlier shards of the same layout and graph, if there are any."""
         if self._stored_graph is None:
             return None
         layout = "row" if self.recipe.grid is None else "grid"
@@ -327,7 +327,7 @@ class StageInputs:
 
     @cached_property
     def has_inputs_of_training(self) -> bool:
-        """Whether everything that the training reads is there."""
+        """Whether all inputs of the training run exist."""
         keys = self.found.keys
         return all(self._stored(kind) is not None for kind in ("shards", "samples", "propagated") if kind in keys)
 
@@ -385,7 +385,7 @@ class StageInputs:
 
     @property
     def _num_outputs(self) -> int:
-        """Width of the model's output; before there are vertex data, the width for one class per vertex."""
+        """Width of the model's output; before vertex data exist, the width for one class per vertex."""
         stored, config = self._stored_vertices, self.config
         if config.task.on_pairs:
             return config.task.output_dim
@@ -452,6 +452,6 @@ class StageInputs:
 
     @cached_property
     def stored_partition(self) -> Partition | None:
-        """The partition, if it is there."""
+        """The partition, if it exists."""
         artifact = self._stored("partition")
         return Partition(artifact) if artifact else None

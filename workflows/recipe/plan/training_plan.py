@@ -1,4 +1,4 @@
-"""The training of a recipe as the planner sees it, before anything runs."""
+"""Forecasts the training run of a recipe, before anything runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gnnloom.workflows.recipe.stages.stage import RankCount, StageNeeds
 
 
 def project_config(inputs: StageInputs) -> TrainProjection:
-    """Forecast of a recipe's training run; from stated sizes where its inputs do not exist yet."""
+    """Forecast of a recipe's training run; from estimated sizes if its inputs do not exist yet."""
     config = inputs.config
     if inputs.has_inputs_of_training:
         return project_training(config)
@@ -29,10 +29,11 @@ def project_config(inputs: StageInputs) -> TrainProjection:
 
 
 def typed_needs(inputs: StageInputs, *, predicts: bool = False) -> StageNeeds:
-    """Needs of the training of a recipe with relations, once all that it reads is stored.
+    """Needs of the training run of a recipe with relations, once all its inputs are stored.
 
     Args:
-        predicts: needs of the prediction, which takes at most the memory of a training that ends with an evaluation.
+        predicts: return the needs of the prediction, which takes at most the memory of a run that ends with an
+            evaluation.
     """
     found, ranks = inputs.found, counted(inputs.config.algorithm.ranks, "rank")
     read = {kind: found.keys[kind] for kind in ("graph", "links", "samples") if kind in found.keys}
@@ -57,7 +58,7 @@ def count_rank(inputs: StageInputs, plan: TrainProjection) -> RankCount:
     """Count for the training of a recipe.
 
     Args:
-        plan: the projected training.
+        plan: the projected training run.
     """
     config = inputs.config
     messages, sent = _traffic(inputs, config)
@@ -73,7 +74,7 @@ def _traffic(inputs: StageInputs, config: TrainConfig) -> tuple[float | None, fl
         nnz=graph.nnz,
         num_features=shards.num_features,
         num_outputs=shards.num_outputs,
-        # Which vertices are trained on changes no message.
+        # The choice of training vertices changes no message.
         num_training=graph.num_vertices,
         symmetric=graph.symmetric,
         weighted=graph.weighted,
@@ -99,7 +100,7 @@ def _exchanges(inputs: StageInputs, ranks: int) -> tuple[Exchange, Exchange] | N
 
 
 def _metadata(inputs: StageInputs, plan: TrainProjection) -> int:
-    """Bytes of manifests that a rank parses, at most."""
+    """Maximum number of bytes of manifests that a rank parses."""
     grid, ranks = inputs.recipe.grid, plan.ranks
     if grid is None:
         return planned_metadata(ranks, _arrays_of("row"), plan.read_bytes)
@@ -113,6 +114,6 @@ def _metadata(inputs: StageInputs, plan: TrainProjection) -> int:
 
 
 def _arrays_of(place: str) -> int:
-    """Arrays, at most, of one shard, one cell, or one range of an order, of a graph without types."""
+    """Maximum number of arrays of one shard, one cell, or one range of an order, of a graph without types."""
     typed = tuple(f"{place}/*/{each}/" for each in ("relation", "type"))
     return sum(name.startswith(f"{place}/") and not name.startswith(typed) for name in SCHEMAS["shards"])

@@ -36,7 +36,7 @@ class TypedStageInputs(StageInputs):
 
     @cached_property
     def spec(self) -> UnionSpec:
-        """Choice of the union that the partition reads; types that it is to choose count as not replicated."""
+        """The union that the partition reads; types that may be replicated automatically count as not replicated."""
         partition, stored = self.recipe.partition, self.stored_partition
         if partition is None:
             return UnionSpec()
@@ -81,12 +81,12 @@ class TypedStageInputs(StageInputs):
 
     @property
     def partition_phases(self) -> list[PhaseCount]:
-        """Phases of the tasks that unite the relations, as far as that is not done, and that make the partition."""
+        """Phases of the tasks that unite the relations, unless this is done, and that make the partition."""
         return [*count(self._union_phases), *super().partition_phases]
 
     @property
     def partitioned_matrices(self) -> tuple[int, int, int]:
-        """Memory, disk and scratch of the unions and, at most, of a second sort of all edges for the reverses."""
+        """Memory, disk and scratch of the unions and, as a bound, of a second sort of all edges for the reverses."""
         phases = self._union_phases
         memory = BASE_MEMORY + max((phase.most_memory for phase in count(phases)), default=0)
         disk = sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
@@ -167,7 +167,7 @@ class TypedStageInputs(StageInputs):
 
     @cached_property
     def _reverses(self) -> Reverses | None:
-        """The stored reverses of the relations, if they are there."""
+        """The stored reverses of the relations, if they exist."""
         path = self.recipe.dataset_path / "transpose" / self.found.reverses
         return reverses_of(Artifact(path)) if (path / MANIFEST).exists() else None
 

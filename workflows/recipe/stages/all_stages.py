@@ -1,4 +1,4 @@
-"""All stages in order, and the stages of a recipe: what each makes, named by its key before anything runs."""
+"""Lists all stages in order, and finds the stages of a recipe, with the keys of their results before anything runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RecipeStages:
 
     @property
     def all_keys(self) -> Mapping[str, str]:
-        """Key of every artifact of the recipe, including stages that were not asked for."""
+        """Key of every artifact of the recipe, including stages that were not requested."""
         return self.found.keys
 
     def __contains__(self, name: object) -> bool:
@@ -95,14 +95,14 @@ class RecipeStages:
 
 
 def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> RecipeStages:
-    """Find what every stage of a recipe makes, and whether it is done. Runs nothing.
+    """Find the result of every stage of a recipe, and whether the stage is done. Runs nothing.
 
     Args:
         memory: bytes per worker, which decides how deep the multilevel partitioner coarsens.
-        restart: the training is to start over, so it is not done, whatever its run has.
+        restart: start the training run over, so the stage counts as not done in any case.
 
     Raises:
-        InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
+        InputError, NotFoundError: the file of a source does not exist, or has unexpected contents.
     """
     found, stages = RecipeFacts(recipe, memory, {}, restart), list[Stage]()
     for kind in _TYPED if recipe.relations else _ALL:

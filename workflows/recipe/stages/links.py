@@ -1,4 +1,4 @@
-"""Links: edges that are held out of the graph that the later stages read, or of one of its relations."""
+"""Links: edges that are held out of the graph for later stages, or out of one of its relations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LinksStage(Prepares[DrawOptions]):
         return links_key(found.keys["graph"], options)
 
     def is_done(self, found: RecipeFacts, options: DrawOptions, key: str) -> bool:
-        # Links are done once the graph without them exists, too.
+        # Links are done only when the graph without them also exists.
         return found.has(self.name, key) and found.has("graph", found.with_key(self.name, key).read_graph)
 
     def prepare(self, found: RecipeFacts, options: DrawOptions, dataset: Dataset, cluster: Cluster) -> None:
@@ -64,7 +64,7 @@ class RelationLinksStage(LinksStage):
 
     def needs(self, inputs: StageInputs, options: DrawOptions) -> StageNeeds:
         found, relation = inputs.typed_ingest, options.relation or ""
-        # At most: as if the relation had all edges, and its types all vertices.
+        # An upper bound: as if the relation had all edges, and its types all vertices.
         total, blocks = (found.vertices, found.edges), max(1, found.blocks)
         sizes = GraphSizes.even(*total, symmetric=False, weighted=False, num_blocks=blocks, stored_bytes=0)
         planned = relation_phases(sizes, options, relation, has_loops=True)

@@ -1,4 +1,4 @@
-"""The partition: which rank has which vertices."""
+"""The partition: the assignment of vertices to ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PartitionStage(Prepares[PartitionOptions]):
-    """Partitions the vertices, if the shards need that."""
+    """Partitions the vertices, if the shards need a partition."""
 
     name = "partition"
 

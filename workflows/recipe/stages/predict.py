@@ -37,7 +37,7 @@ class PredictStage(OnRanks[PredictSection]):
         # Predictions of an earlier training are stale until the training is done.
         where = options.elsewhere
         if where.on is not None:
-            # Before anything is trained for it.
+            # Checked before training begins.
             with found.named_section("predict"):
                 self.find_graph(Catalog(found.recipe.catalog).dataset(where.on), where)
         if not found.is_trained or (where and graph_without_reverses(found.dataset, found.run, where) is not None):
@@ -51,7 +51,7 @@ class PredictStage(OnRanks[PredictSection]):
         """The other graph of a recipe.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: there is no such graph.
             InputError: there are several, and no choice.
         """
         return dataset.graph(where.graph)
@@ -95,7 +95,7 @@ def write_output(found: RecipeFacts, ranks: Ranks) -> None:
 
 
 def _settled(found: RecipeFacts, section: PredictSection, ranks: Ranks) -> tuple[Dataset, Run, PredictConfig]:
-    """The run that predicts, with its dataset, and the prediction; made if it is for another graph. Collective."""
+    """The run that predicts, its dataset, and the prediction; makes the run if it is for another graph. Collective."""
     where, num_ranks = section.elsewhere, found.config.algorithm.ranks
     opened = moved_to(ranks, lambda: (found.dataset, found.run), where, ranks=num_ranks)
 
@@ -107,7 +107,7 @@ def _settled(found: RecipeFacts, section: PredictSection, ranks: Ranks) -> tuple
 
 
 def _moved(found: RecipeFacts, section: PredictSection, dataset: Dataset, run: Run) -> PredictConfig:
-    """The prediction with a run that was moved to another graph."""
+    """The prediction with a run that was transferred to another graph."""
     config = found.config
     code: dict[str, Any] = {name: value for name, value in config.own_code().items() if name in {"model", "decoder"}}
     asked: dict[str, Any] = {"embeddings": section.embeddings, **section.smoothing.to_json()}
@@ -116,7 +116,7 @@ def _moved(found: RecipeFacts, section: PredictSection, dataset: Dataset, run: R
 
 
 def prediction(found: RecipeFacts) -> PredictConfig:
-    """The prediction of a recipe, with all that chooses the shards of the training."""
+    """The prediction of a recipe, with all options that choose the shards of training."""
     section, config = found.recipe.predict or PredictSection(), found.config
     return PredictConfig.of_training(
         config,

@@ -1,4 +1,4 @@
-"""The reverses of relations, which a training on a graph with types may gather along."""
+"""The reverses of relations, along which training on a graph with types may gather."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReversesStage(Prepares[TrainConfig]):
         reverse_relations(dataset, graph, for_few(cluster, graph.nnz))
 
     def needs(self, inputs: StageInputs, options: TrainConfig) -> StageNeeds:
-        # At most: the sort of all edges again.
+        # An upper bound: another sort of all edges.
         found = inputs.typed_ingest
         return StageNeeds(
             memory=found.peak_memory, disk=found.output_bytes, scratch=found.spill_bytes, note="at most, as the graph"

@@ -25,7 +25,7 @@ class SamplesStage(Prepares[SampleOptions]):
         return found.recipe.sampled
 
     def key(self, found: RecipeFacts, options: SampleOptions) -> str:
-        # One rank owns all vertices, so its samples do not depend on a partition.
+        # A single rank owns all vertices, so its samples do not depend on a partition.
         read, inputs = ("graph", "vertices", *(("partition",) if options.ranks > 1 else ())), found.inputs
         return samples_key({kind: inputs[kind] for kind in read if kind in inputs}, options)
 

@@ -1,4 +1,4 @@
-"""The shards: what each rank reads."""
+"""The shards: the files that training ranks read."""
 
 from __future__ import annotations
 

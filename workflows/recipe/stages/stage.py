@@ -1,4 +1,4 @@
-"""A stage of a recipe: what it is asked, and what it answers."""
+"""The interface of a recipe's stages, and the objects that they take and return."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stage:
 
     Attributes:
         options: options of the stage in the recipe.
-        key: names the artifact, or the run, that it makes.
+        key: key of the artifact, or name of the run, that it makes.
     """
 
     kind: RecipeStage[Any]
@@ -61,7 +61,7 @@ class RankCount:
         bytes_read: of shards, before the first epoch.
         bytes_held: at the peak.
         metadata: bytes of manifests that it parses.
-        messages, bytes_sent: in an epoch; None for what the planner does not know, as for modes that sample.
+        messages, bytes_sent: per epoch; None if the planner does not know them, as for modes that sample.
     """
 
     ranks: int
@@ -81,9 +81,9 @@ class StageNeeds:
         disk: bytes of the artifact or run.
         scratch: bytes of temporary files.
         seconds: processor seconds of all processes.
-        note: what the figures assume.
-        phases: what the tasks of each phase will do, as far as the stage counts that.
-        rank: what a rank will do, if the stage trains.
+        note: assumptions of the figures.
+        phases: work of the tasks of each phase, if the stage counts it.
+        rank: work of a rank, if the stage trains.
     """
 
     memory: int | None = None
@@ -97,7 +97,7 @@ class StageNeeds:
 
 @dataclass(frozen=True)
 class Projection:
-    """A stage, and what it will need."""
+    """A stage and its needs."""
 
     stage: Stage
     needs: StageNeeds = StageNeeds()
@@ -108,11 +108,11 @@ class Projection:
 
 
 class RecipeStage(ABC, Generic[Options]):
-    """A stage that a recipe may have, and the type of what a recipe says about it.
+    """A stage that a recipe may have, and the type of its options in a recipe.
 
     Attributes:
-        name: of the stage, and the kind of the artifact that it makes.
-        makes_artifact: it makes one, rather than something in a run.
+        name: name of the stage, and kind of its artifact.
+        makes_artifact: the stage makes an artifact, rather than a part of a run.
     """
 
     name: ClassVar[str]
@@ -123,7 +123,7 @@ class RecipeStage(ABC, Generic[Options]):
         """The options that the recipe has for the stage; None if the recipe has no such stage.
 
         Raises:
-            InputError, NotFoundError: the file of a source does not exist, or is not what it should be.
+            InputError, NotFoundError: the file of a source does not exist, or has unexpected contents.
         """
 
     @abstractmethod
@@ -131,7 +131,7 @@ class RecipeStage(ABC, Generic[Options]):
         """Key of the artifact, or name of the run, that the stage makes; raises as :meth:`options`."""
 
     def is_done(self, found: RecipeFacts, options: Options, key: str) -> bool:
-        """Whether the stage has made it."""
+        """Whether the artifact or run of the stage exists."""
         return found.has(self.name, key)
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Prepares(RecipeStage[Options]):
 
     @abstractmethod
     def prepare(self, found: RecipeFacts, options: Options, dataset: Dataset, cluster: Cluster) -> None:
-        """Run the stage; earlier stages may only just have stored what it opens.
+        """Run the stage; earlier stages may only just have stored its inputs.
 
         Args:
             found: with the keys of all stages.

@@ -54,7 +54,7 @@ class TrainStage(OnRanks[TrainConfig]):
 
 
 class TypedTrainStage(TrainStage):
-    """Trains on a graph with types; its memory is forecast once all that the training reads is stored."""
+    """Trains on a graph with types; its memory is forecast once all its inputs are stored."""
 
     def needs(self, inputs: StageInputs, options: TrainConfig) -> StageNeeds:
         from gnnloom.workflows.recipe.plan.training_plan import typed_needs
@@ -72,7 +72,7 @@ def save_recipe(found: RecipeFacts) -> None:
     # A finished run may be in a catalog that cannot be written.
     if saved.is_file() and saved.read_bytes() == content.encode():
         return
-    # Under the lock, or this could replace the recipe of a training that is in progress.
+    # Under the lock; otherwise this could replace the recipe of a run in progress.
     with sole_writer(found.run):
         found.run.path.mkdir(parents=True, exist_ok=True)
         with written_aside(saved, durable=True) as aside:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TypedGraphStage(Prepares[DatasetSection]):
-    """Stores the tables of relations and vertices, and the vertex data that the latter have."""
+    """Stores the tables of relations and vertices, and the vertex data in the tables of vertices."""
 
     name = "graph"
 

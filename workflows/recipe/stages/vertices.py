@@ -59,14 +59,14 @@ class VerticesStage(Prepares[Mapping[str, Any]]):
 
 
 def check_trainable(recipe: Recipe, key: str | None) -> None:
-    """Check a recipe's vertex data if they are stored already.
+    """Check a recipe's vertex data if they are already stored.
 
     Args:
         key: key of the vertex data; None if the recipe has none.
 
     Raises:
         InputError: features or what the task predicts are missing, the weights of the classes do not fit them, no
-            vertex is in the training split, or there are more classes than the recipe says.
+            vertex is in the training split, or there are more classes than the recipe states.
     """
     section = f"{recipe.source_name}: [vertices]"
     if key is None:

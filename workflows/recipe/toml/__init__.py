@@ -1,1 +1,1 @@
-"""TOML files of sections: read into dataclasses with errors that name the line, and written."""
+"""Reads TOML files of sections into dataclasses, with errors that name the line, and writes such files."""

@@ -37,7 +37,7 @@ class Mistakes:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Go on after the block if it finds a mistake."""
+        """Continue after the block if it finds a mistake."""
         try:
             yield
         except InputError as error:
@@ -183,7 +183,7 @@ class Document:
                     raise InputError(f"{given.where}: [{section}] has no key {key!r}; {meant}")
                 values[key] = convert(given, f"[{section}] {key}", option_fields(kind)[key].annotation)
         mistakes.check()
-        # First, because the TypeError of a dataclass that lacks a value knows neither file nor line.
+        # First, because the TypeError of a dataclass without a required value names neither file nor line.
         for name, each in option_fields(kind).items():
             if each.is_required and name not in settled and name not in values:
                 raise InputError(f"{self.where(section)}: [{section}] needs a key {name!r}")
@@ -196,8 +196,8 @@ class Document:
         try:
             yield
         except InputError as error:
-            # Dataclasses raise errors such as "lr -1.0: expected ...", which do not know the line. The first given key
-            # before the colon is the one that the error is about.
+            # Dataclasses raise errors such as "lr -1.0: expected ...", which do not know the line. The error is about
+            # the first given key before the colon.
             words = re.findall(r"\w+", str(error).partition(":")[0])
             key = next((word for word in words if word in self.sections.get(section, {})), "")
             raise self.error(section, str(error), key) from error

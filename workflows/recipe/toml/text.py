@@ -1,4 +1,4 @@
-"""TOML as text: the lines of sections and keys, which Python's reader does not report, and writing, which it cannot."""
+"""Finds the lines of sections and keys in TOML text, which Python's reader does not report, and writes TOML."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 # These patterns find the common forms; other forms get the line of their section, or line 1.
 _HEADER = re.compile(r"""\s*\[\[?\s*["']?([A-Za-z0-9_-]+)["']?\s*(?:\.\s*["']?([A-Za-z0-9_-]+)["']?\s*)?\]""")
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_.-]+)["']?\s*=""")
-#: What changes where a statement ends: a comment, the beginning of a text, or a bracket.
+#: Tokens that affect where a statement ends: a comment, the beginning of a string, or a bracket.
 _TOKEN = re.compile(r"""#.*|\"{3}|'{3}|"(?:\\.|[^"\\])*"|'[^']*'|[\[\]{}]""")
-#: Ends of texts over several lines; up to two quotes before the end belong to the text.
+#: Ends of multi-line strings; up to two quotes before the end belong to the string.
 _ENDS = {'"""': re.compile(r'(?:\\.|[^"\\]|"{1,2}(?!"))*?"{3,5}'), "'''": re.compile(r"(?:[^']|'{1,2}(?!'))*?'{3,5}")}
 
 
@@ -44,7 +44,7 @@ def find_lines(text: str) -> dict[tuple[str, str], int]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that begin a statement: those inside a text or a list of several lines are left out."""
+    """Yield the lines that begin a statement; lines inside a multi-line string or list are left out."""
     opened, depth = "", 0
     # Not splitlines(), which also splits at characters that end no line in TOML.
     for number, line in enumerate(text.split("\n"), 1):
@@ -54,7 +54,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _after(line: str, opened: str, depth: int) -> tuple[str, int]:
-    """Return the delimiter of the text that is open after a line, if one is, and the number of open brackets."""
+    """Return the delimiter of the string that is open after a line, if any, and the number of open brackets."""
     position = 0
     while True:
         if opened:

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin
 
 from gnnloom.storage.errors import InputError
 
-#: Magnitude of the largest whole number that is read: it fits into a float, and Python writes it in messages.
+#: Largest magnitude of a whole number that is read: it fits in a float, and Python can write it in messages.
 _MOST = 10**300
 #: Characters of a value that an error shows.
 _SHOWN = 200
@@ -67,15 +67,15 @@ def _shown(value: Any) -> str:
 
 
 def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
-    """Return what text from the command line may mean, the most likely reading first."""
+    """Return possible readings of text from the command line, the most likely one first."""
     found: list[Any] = []
     # A shell user writes train.hidden=16,16 without brackets.
     for candidate in (text, f"[{text}]"):
         try:
             found.append(tomllib.loads(f"value = {candidate}")["value"])
-        except (ValueError, RecursionError):  # TOMLDecodeError, and what Python refuses
+        except (ValueError, RecursionError):  # TOMLDecodeError, and numbers that Python refuses
             continue
-    # A key that takes text gets 7 or true as text, unless the user quotes it.
+    # A key that takes text gets 7 or true as text.
     return [text, *found] if kinds == [str] and not text.startswith(('"', "'")) else [*found, text]
 
 

@@ -1,1 +1,1 @@
-"""The pictures of reports: what they show, and their style."""
+"""Draws the pictures of reports in a common style."""

@@ -26,7 +26,8 @@ from gnnloom.workflows.report.pictures.style import (
     whole_numbers,
 )
 
-#: Most points of a line; medians stand for runs of more epochs. More points would be closer than the line is wide.
+#: Maximum number of points of a line; longer runs are drawn as medians. More points would be closer than the line is
+#: wide.
 _MOST_POINTS = 400
 #: Lines with at most this many points have markers.
 _MARKED_POINTS = 25
@@ -89,9 +90,9 @@ def accuracy_picture(runs: Sequence[RunFacts], split: str = "test") -> Picture |
 
 
 def progress_picture(runs: Sequence[RunFacts]) -> Picture | None:
-    """Draw the test score of several runs over the time that they trained for; None if it was never measured.
+    """Draw the test score of several runs over their training time; None if it was never measured.
 
-    Modes of training differ in what an epoch is, so only their time can be compared.
+    An epoch differs between modes of training, so only the time is comparable.
     """
     score = runs[0].score
     curves = {}
@@ -147,7 +148,7 @@ def _mark_best(axes: Axes, facts: RunFacts) -> str:
 
 
 def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
-    """Draw the time of every epoch on its slowest rank, and of a single run the time spent waiting for messages."""
+    """Draw the time of every epoch on its slowest rank, and for a single run the time spent waiting for messages."""
     taken = {_label(facts, runs, "slowest rank"): facts.curve("seconds") for facts in runs}
     exposed = runs[0].curve("exposed_seconds")
     if len(runs) == 1 and len(exposed[0]) and exposed[1].any():
@@ -157,7 +158,7 @@ def seconds_picture(runs: Sequence[RunFacts]) -> Picture:
     curves = {name: (epochs, seconds * factor) for name, (epochs, seconds) in taken.items()}
     figure, axes = new_axes()
     _draw(axes, curves, {name: f"{name}  {np.median(values):.3g} {unit}" for name, (_, values) in curves.items()})
-    # A single slow epoch would flatten all others.
+    # A single slow epoch would flatten all other epochs.
     top = max(float(np.quantile(values, 0.98)) for _, values in curves.values())
     highest = max(float(values.max()) for _, values in curves.values())
     # `or 1.0`, because Matplotlib warns about an axis from 0 to 0.
@@ -176,7 +177,7 @@ def _label(facts: RunFacts, runs: Sequence[RunFacts], alone: str) -> str:
 
 
 def _thinned(epochs: NDArray[Any], values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Reduce a curve to few enough points by medians over groups of epochs; a last, smaller group stays as it is."""
+    """Reduce a curve to few enough points by medians over groups of epochs; a last, smaller group stays separate."""
     group = -(-len(epochs) // _MOST_POINTS)
     whole = len(epochs) // group * group
     # A mean would follow a single slow epoch.
@@ -197,9 +198,9 @@ def _spots(curves: Mapping[str, Curve], write: Callable[[float], str]) -> list[S
 
 
 def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str], over: str = "epoch") -> None:
-    """Draw curves over what the horizontal axis counts."""
+    """Draw curves over epochs or seconds."""
     for number, (name, (epochs, values)) in enumerate(curves.items()):
-        # Runs with equal curves stay visible, as splits do.
+        # Runs with equal curves stay visible, like splits.
         width, dashes = max(1.4, 2.6 - 0.6 * number), _DASHES[number % len(_DASHES)]
         style = _SPLIT_LINES.get(name) or ({"linewidth": width, "linestyle": dashes} if len(curves) > 1 else {})
         axes.plot(
@@ -214,7 +215,7 @@ def _draw(axes: Axes, curves: dict[str, Curve], labels: dict[str, str], over: st
     shown = {float(place) for places, _ in curves.values() for place in places}
     if len(shown) == 1:
         (only,) = shown
-        # No training takes less than 0 seconds.
+        # No training run takes less than 0 seconds.
         axes.set_xlim(only - 1 if over == "epoch" else max(0.0, only - 1), only + 1)
     axes.margins(x=0.02)
     axes.set_xlabel(over)

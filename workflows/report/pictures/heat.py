@@ -1,4 +1,4 @@
-"""Heat maps: traffic between pairs of ranks, the nonzeros of a grid's blocks, and which classes are taken for which."""
+"""Heat maps: traffic between pairs of ranks, the nonzeros of a grid's blocks, and the confusion matrix of classes."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def blocks_picture(facts: RunFacts) -> Picture | None:
 
 
 def confusion_picture(facts: RunFacts) -> Picture | None:
-    """Draw which classes are taken for which; None if the run did not record it."""
+    """Draw the confusion matrix of classes; None if the run did not record it."""
     stored = facts.result.get("confusion")
     if not stored:
         return None
     counts = np.array(stored, np.int64)
     sums = counts.sum(1, keepdims=True)
-    # Shares of the true class, or a large class would outshine all others.
+    # Shares of the true class; otherwise a large class would dominate all others.
     shares = counts / np.maximum(1, sums)
     figure, axes = new_axes(height=HEAT_HEIGHT)
     # Whole percentages fit into the cells.

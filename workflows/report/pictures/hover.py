@@ -1,4 +1,4 @@
-"""Values that appear in the page while the pointer is over a part of a picture, drawn with CSS only."""
+"""Shows values in the page while the pointer is over a part of a picture, with CSS only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from gnnloom.workflows.formatting import in_html
 
-#: Most spots of a picture: they are wider than the pointer's tip, and the page stays small.
+#: Maximum number of spots of a picture, so that spots are wider than the pointer's tip and the page stays small.
 MOST_SPOTS = 120
 #: Distance of the box from the spot, of the text from the edge of the box, and between lines, in points.
 _GAP, _PAD, _LINE = 4.0, 4.0, 10.5
-#: Width of a letter at most, on average: the fonts of browsers differ.
+#: Upper bound of the average width of a letter: the fonts of browsers differ.
 _LETTER = 4.8
 
 

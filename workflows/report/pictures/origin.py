@@ -16,9 +16,9 @@ from gnnloom.workflows.report.pictures.style import SERIES, WHOLE, Picture, colo
 
 #: Size of a box of the lineage and the gap below it, in inches; boxes are narrower if there are many columns.
 _BOX_WIDTH, _BOX_HEIGHT, _GAP = 2.15, 1.0, 0.22
-#: Least width between two columns, for arrows, in inches.
+#: Minimum width between two columns, for arrows, in inches.
 _ARROW = 0.3
-#: Letters of a line that fit into a box of full width, and most letters of a key.
+#: Number of letters of a line that fit in a box of full width, and maximum number of letters of a key.
 _LINE_LETTERS, _KEY_LETTERS = 30, 18
 #: Widths of a letter of a kind and of a key, in inches.
 _KIND_LETTER, _KEY_LETTER = 0.08, 0.058
@@ -50,7 +50,7 @@ def stages_picture(facts: RunFacts) -> Picture | None:
 
 
 def lineage_picture(facts: RunFacts) -> Picture:
-    """Draw what the run was made from, with sources on the left and the run on the right."""
+    """Draw the lineage of the run, with sources on the left and the run on the right."""
     levels = _levels(facts.lineage)
     columns: list[list[str]] = [[] for _ in range(max(levels.values()) + 1)]
     for name in facts.lineage:

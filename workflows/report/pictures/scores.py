@@ -22,7 +22,7 @@ def distribution_picture(facts: RunFacts) -> Picture | None:
     shares = {name: 100 * np.array(found[name], np.float64) / max(1, sum(found[name])) for name in _COLORS}
     num_bins = len(found["positive"])
     lowest, highest = found["range"]
-    # Equal scores only: a bin of some width all the same.
+    # If all scores are equal, the bin still has some width.
     edges = np.linspace(lowest, highest if highest > lowest else lowest + 1, num_bins + 1)
     figure, axes = new_axes()
     for name, share in shares.items():

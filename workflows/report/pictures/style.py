@@ -55,7 +55,7 @@ HALF, WHOLE, HEIGHT = 5.4, 11.2, 3.0
 #: Height of a matrix, which is about as wide as high.
 HEAT_HEIGHT = 4.2
 
-#: Any, as Matplotlib's types list the names of all settings, and the list changes with every version.
+#: Any, because Matplotlib's types list the names of all settings, and the list changes with every version.
 _SETTINGS: Any = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -125,7 +125,7 @@ class Picture:
     def svg(self) -> str:
         """Render the picture as an SVG element that takes its colors from the page."""
         stream = io.StringIO()
-        # Any, as Matplotlib's types leave out these methods.
+        # Any, because Matplotlib's types leave out these methods.
         canvas: Any = FigureCanvasSVG(self.figure)
         with self._drawing(self.figure.get_dpi()):
             canvas.print_svg(stream, metadata={"Date": None, "Creator": None})
@@ -137,12 +137,12 @@ class Picture:
         text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', lambda _: shown, text, count=1)
         for name, (light, _) in COLORS.items():
             text = text.replace(light, f"var(--{name})")
-        # After the rendering, which decides where everything is.
+        # After rendering, which decides where everything is.
         spots = spots_svg(self.figure.axes[0], self.spots) if self.spots else ""
         return text.replace("</svg>", f"{spots}</svg>")
 
     def widen(self) -> None:
-        """Make the figure as wide as the page; only before it is rendered."""
+        """Make the figure as wide as the page; must be called before the figure is rendered."""
         self.figure.set_figwidth(WHOLE)
 
     def write_png(self, path: Path) -> None:
@@ -156,14 +156,14 @@ class Picture:
 
     @contextmanager
     def _drawing(self, dpi: float) -> Iterator[None]:
-        """Lay the figure out for the canvas that it has, unless it is laid out already, and draw it once inside.
+        """Lay the figure out for its canvas, unless this is already done, and draw it once inside.
 
-        ``savefig`` draws everything another time, without output.
+        ``savefig`` would draw everything another time, without output.
         """
         figure, before = self.figure, self.figure.get_dpi()
         # The salt makes equal input give equal bytes, and ids of one page's pictures distinct.
         with rc_context({**_SETTINGS, "svg.hashsalt": self.name}), warnings.catch_warnings():
-            # A browser has fonts for names that Matplotlib's font lacks characters of.
+            # A browser has fonts for names with characters that Matplotlib's font lacks.
             warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
             # Text that was added without the settings, such as names from artifacts.
             for text in figure.findobj(Text):
@@ -175,7 +175,7 @@ class Picture:
                 layout.execute(figure)
             # Keep the layout for the next format: computing it is most of the work.
             figure.set_layout_engine("none")
-            # The layout of an SVG sets another one.
+            # Rendering an SVG sets another layout engine.
             figure.set_dpi(dpi)
             yield
             figure.set_dpi(before)
@@ -219,7 +219,7 @@ def draw_legend(axes: Axes, columns: int = 4) -> None:
                 columnspacing=1.4,
                 labelcolor=color("ink"),
             )
-            # The width of a legend is known only once it is laid out, hence the attempts.
+            # The width of a legend is known only after its layout, hence the attempts.
             if legend.get_window_extent().width <= _LEGEND_SHARE * axes.figure.bbox.width:
                 return
 
