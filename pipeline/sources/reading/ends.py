@@ -169,7 +169,7 @@ def open_ends(
         title = f"column {names[ends[0]] if names else ends[0] + 1}"
         own = _columns_option(names or [""] * width, ends, numbered=not names)
         return likely, (
-            f"{file.location}: {title} may have times, in seconds since 1970; add `{shell_command(*option)}` if it has,"
+            f"{file.location}: {title} may have times since 1970; add `{shell_command(*option)}` if it has,"
             f" and `{shell_command(*own)}` if it has ids"
         )
     # Dates may be the vertices, unless other columns have ids.
@@ -215,6 +215,8 @@ def find_other_ends(
     marked = marked_ends(names)
     if find_ends(names) or ends in marked:
         return None
+    if _name_ids(names, ends):
+        marked = [pair for pair in marked if _name_ids(names, pair)]
     pair = next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None)
     if pair is None and not _name_ids(names, ends):
         pair = _pair_in_common({at: known[at] for at in ids}, words, ends)

@@ -124,6 +124,8 @@ READ = {
         ", ".join(f"{1 + k // 2}>{1000 + k}={2 + k % 4}" for k in range(8))),
     "ids of three kinds": Case(
         {"t.csv": "order_id,product_id,shelf_id\n1,2,3\n1,3,2\n4,2,3\n5,3,2\n"}, "1>2, 1>3, 4>2, 5>3"),
+    "figures that are called by numbers, after ids": Case(
+        {"r.csv": "user_id,item_id,q1,q2\n1,7,3,4\n1,8,4,4\n2,7,5,3\n"}, "1>7, 1>8, 2>7"),
     "ids of users in the range of seconds": Case(
         {"t.csv": "user,follower,weight\n1500000977,20003799,4\n1500000977,20005000,2\n1500002931,20003799,5\n"},
         "1500000977>20003799=4, 1500000977>20005000=2, 1500002931>20003799=5"),
