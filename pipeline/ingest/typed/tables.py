@@ -364,13 +364,15 @@ def _titled(understood: Understood, titles: Sequence[str]) -> Understood:
     if not titles:
         return understood
 
-    def named(text: str) -> str:
-        return re.sub(r"\bcolumn (\d+)", lambda found: titles[int(found[1]) - 1] or found[0], text)
+    # Cells in a sentence may say "column 99", which the file does not have.
+    known = {str(number): title for number, title in enumerate(titles, 1) if title}
 
-    facts = {
-        name: named(value) if isinstance(value, str) else [*map(named, value)] if name == "ignored" else value
-        for name, value in understood.facts.items()
-    }
+    def named(text: str) -> str:
+        return re.sub(r"\bcolumn (\d+)", lambda found: known.get(found[1], found[0]), text)
+
+    facts = {name: named(value) if isinstance(value, str) else value for name, value in understood.facts.items()}
+    if "ignored" in facts:
+        facts["ignored"] = [*map(named, facts["ignored"])]
     return replace(understood, facts=facts, sentences=tuple(map(named, understood.sentences)), columns=tuple(titles))
 
 

@@ -335,8 +335,10 @@ class ParquetCells:
             # Cells of a megabyte need not be many to show what they are.
             if size > _SHOWN_BYTES:
                 break
+            cell = "" if each is None else str(each)
             # Other types of text than strings are bytes.
-            cell = "" if each is None else each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+            if isinstance(each, bytes):
+                cell = each.decode("utf-8", "replace")
             shown.append(cell)
             size += len(cell)
         return holds, shown

@@ -233,3 +233,17 @@ def test_random_exports_equal_pandas(
         assert set(frame.target.map(type_of)) == {relation.target.name}
         rows += list(zip(frame.source, frame.target, frame.time, frame.weight, strict=True))
     assert sorted(rows) == sorted(found.itertuples(index=False, name=None))
+
+
+def test_cells_that_speak_of_columns_are_shown_in_files_without_a_header(tmp_path: Path) -> None:
+    files = {
+        "people-header.csv": "id:ID(Person)",
+        "people-1.csv": "column 99\nbob\ncy",
+        "knows-header.csv": ":START_ID(Person),:END_ID(Person),:TYPE",
+        "knows-1.csv": "column 99,bob,KNOWS\nbob,cy,KNOWS",
+    }
+    (tmp_path / "export").mkdir()
+    for name, text in files.items():
+        (tmp_path / "export" / name).write_text(text + "\n")
+    shown = repr(gnnloom.look(sorted(map(str, (tmp_path / "export").iterdir()))))
+    assert "'column 99' in line 1 is not a number" in shown
