@@ -1,4 +1,4 @@
-"""The links that a task on pairs reads: those that hold out edges of the graph of the run's shards."""
+"""Opens the links that a task on pairs reads: the links that hold out edges of the graph of the run's shards."""
 
 from __future__ import annotations
 
