@@ -128,7 +128,7 @@ class WorkingBytes:
         if width < 1:
             raise BudgetError(
                 f"evaluation from disk: one column of all vertices takes {memory_text(self.in_blocks(1))} of"
-                f" memory, but only {memory_text(memory)} are there; use more ranks, or give it more"
+                f" memory, but only {memory_text(memory)} are available; use more ranks, or allow more"
                 " (--evaluation-memory)"
             )
         return width // COLUMNS * COLUMNS if width > COLUMNS else width

@@ -170,7 +170,7 @@ def make_plans(
                         if each.key and not each.estimated
                     ]
     if not plans:
-        raise InputError(f"no algorithm states what it sends and runs model {config.model.name}")
+        raise InputError(f"no algorithm that states its steps can run model {config.model.name}")
     return fastest_first(plans)
 
 

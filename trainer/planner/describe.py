@@ -126,10 +126,10 @@ def work_of(config: TrainConfig) -> ModelWork:
             f" {planned}; `gnnloom train --mode {config.mode.name} --plan` projects memory and disk space"
         )
     if config.model.kind.is_rowwise:
+        command = shell_command("gnnloom", "train", "--model", config.model.name, "--plan")
         raise InputError(
-            f"model {config.model.name} multiplies with no adjacency, so its epochs take the same on every"
-            f" algorithm and partition; `{shell_command('gnnloom', 'train', '--model', config.model.name, '--plan')}`"
-            " projects memory and disk space"
+            f"model {config.model.name} does not multiply by the adjacency, so its epochs take the same time on every"
+            f" algorithm and partition; `{command}` projects memory and disk space"
         )
     work = config.model.work
     if work is None:
@@ -199,7 +199,7 @@ def epoch_steps(config: AlgorithmConfig, work: Workload) -> list[Step]:
     """
     algorithm = config.kind
     if algorithm.steps is None:
-        raise InputError(f"algorithm {algorithm.name}: its traffic is not known, as it states no steps")
+        raise InputError(f"algorithm {algorithm.name}: its traffic is unknown, because it states no steps")
     found = algorithm.steps(work, config.axes, config.own_options())
     if work.feature_size == work.parameter_size:
         return found

@@ -129,7 +129,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
     if plan is None:
         raise InputError(
             f"algorithm auto: dataset {dataset.name} has no shards for {config.algorithm.ranks} ranks whose training"
-            " fits the memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
+            " fits in memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
         )
     logger.warning("%s", "; ".join(filter(None, (_reason(plan, plans), profile.note))))
     return {**fields, "algorithm": plan.config.algorithm.name, "grid": plan.config.algorithm.grid}
