@@ -50,8 +50,6 @@ COUNTING: Final = "count neighbors"
 _JUDGED: Final = ("valid", "test")
 #: Chunks that a task writes.
 CHUNKS_PER_TASK: Final = 4
-#: Rows whose neighbors are counted at a time.
-STEP_ROWS: Final = 1 << 20
 #: Sources of a relation between two types whose neighbors a task counts.
 COUNTED_SOURCES: Final = 1 << 22
 #: Bytes of the numbers of a pair.
@@ -155,8 +153,9 @@ def count_neighbors(task: CountNeighborsTask) -> int:
     """Count the neighbors of some vertices; returns the number of vertices."""
     with task.writer.task(task.name) as output, task.counts.routed(output, task.lane) as out:
         lists = task.neighbors.open(counted=False)
-        for start in range(task.start, task.stop, STEP_ROWS):
-            found = np.empty(min(STEP_ROWS, task.stop - start), np.int64)
+        step = task.writer.scratch.step_entries
+        for start in range(task.start, task.stop, step):
+            found = np.empty(min(step, task.stop - start), np.int64)
             _count(start, lists, found)
             out.add(Index.of_offsets(np.array([0, len(found)], np.int64)), {"count": found})
     return task.stop - task.start
@@ -259,7 +258,8 @@ class BaselinePlan:
         plan = ShufflePlan.unmerged(self.writer, shuffle, len(self._counted))
         tasks, first = [], 0
         for number, (rows, nnz) in enumerate(self._counted):
-            needs = Needs(2 * self.sizes.entry_bytes * nnz, 8 * rows, memory=8 * min(rows, STEP_ROWS) + WRITING_BYTES)
+            held = 8 * min(rows, self.writer.scratch.step_entries) + WRITING_BYTES
+            needs = Needs(2 * self.sizes.entry_bytes * nnz, 8 * rows, memory=held)
             how = self.neighbors, first, first + rows, shuffle, plan.lane(number)
             tasks.append(CountNeighborsTask(self.writer, f"neighbors/{number:05d}", needs, *how))
             first += rows

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline import sources
 from gnnloom.pipeline.sources.reading.coding import without_suffix
-from gnnloom.pipeline.sources.reading.files import check_links, expand, is_folder, is_local, open_files, shown_location
+from gnnloom.pipeline.sources.reading.files import expand, is_local, open_files, shown_location
 from gnnloom.pipeline.sources.reading.foreign import first_bytes, first_line_of, name_folder, refuse_foreign
 from gnnloom.pipeline.sources.reading.other_rows import refuse_counts, refuse_wide
 from gnnloom.pipeline.sources.source import EdgeSource, OfTwoTypes, VertexSource
@@ -453,6 +453,4 @@ def _source(chosen: Format, locations: Sequence[str]) -> str | Sequence[str]:
         return locations
     if len(locations) != 1:
         raise InputError(f"format {chosen.name!r}: expected one folder, found {len(locations)}")
-    if is_folder(locations[0]):
-        check_links(user_path(locations[0].removeprefix("file://")))
     return locations[0]

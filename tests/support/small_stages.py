@@ -75,7 +75,6 @@ _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
     ("pipeline.sources.vertex_data.keyed_rows", "_MOST_BYTES"): 4000,
     ("pipeline.links.message_graph", "HELD_ENTRIES"): 20,
     ("pipeline.links.baselines", "CHUNKS_PER_TASK"): 1,
-    ("pipeline.links.baselines", "STEP_ROWS"): 50,
     ("pipeline.links.hard_stage", "TASK_PAIRS"): 50,
     ("pipeline.links.pair_arrays", "CHUNKS_PER_TASK"): 1,
     ("storage.format.arrays", "CHUNK_BYTES"): 2000,

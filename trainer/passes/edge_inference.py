@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,17 @@ class WholeInference:
         own, grid = LocalNumbers.of(self._operator.layout(0).vertex), self._operator.grid
         if features is None:
             features = OwnFeatures(RowExchange(comm, own, inputs.value.detach(), owner, grid.place))
+        layer_of = partial(
+            _EdgeLayer,
+            self._model,
+            graph=graph,
+            vertices=own.ascending,
+            normalization=self._normalization,
+            reach=self._reach,
+            fit=SeedsThatFit(),
+        )
         numbers = range(len(self._reach.widths) - 1) if self._reach.by_layer else (None,)
-        given = graph, own.ascending, self._normalization, self._reach, SeedsThatFit()
-        layers = (_EdgeLayer(self._model, number, *given) for number in numbers)
-        return run_passes(layers, features, own, owner, grid, self._dataset.path)
+        return run_passes(map(layer_of, numbers), features, own, owner, grid, self._dataset.path)
 
     def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, FeatureView | None]:
         graph, owner = map_graph_of(self._dataset, self._inputs, self._operator.grid.comm.size)
@@ -153,11 +161,11 @@ class _EdgeLayer:
             return start, np.empty(0, np.int64), None
         model, layer, widths = self._model, self._layer, self._reach.widths
         width = max(*widths, *model.options.dims) if layer is None else max(widths[layer : layer + 2])
-        given = self._normalization, model.place
+        normalization, weighs = self._normalization, model.call.weighs
         stop, (vertices, edges) = self._fit.batch(
             self._vertices,
             start,
-            lambda seeds: whole_batch(self._graph, seeds, self._reach, *given, weighs=model.call.weighs),
+            lambda seeds: whole_batch(self._graph, seeds, self._reach, normalization, model.place, weighs=weighs),
             lambda batch: (len(batch[0]) + batch[1].index.shape[1]) * width,
         )
         return stop, vertices, edges

@@ -387,6 +387,13 @@ class Training:
             self.comm.traffic.watch.step = "checkpoint"
             self.writer.save(epoch, self.model, self.optimizer, destinations)
 
+    def _restore_best(self) -> None:
+        """Take the parameters of the best checkpoint. Collective."""
+        folder, share = self.run.best_checkpoint, (self.comm.rank, self.comm.size)
+        best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.opened.counter))
+        together(self.comm, lambda: restore(best, self.model))
+        self.evaluation.details = None
+
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if requested, gather the result and write it. Collective.
 
@@ -396,14 +403,7 @@ class Training:
         self.comm.barrier()  # rank 0 has published all checkpoints
         kept = len(self.lines) if self.course.best is None else self.course.best.epochs
         if kept < len(self.lines) and not stopped:
-            folder, share, counter = (
-                self.run.best_checkpoint,
-                (self.comm.rank, self.comm.size),
-                self.session.opened.counter,
-            )
-            best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=counter))
-            together(self.comm, lambda: restore(best, self.model))
-            self.evaluation.details = None
+            self._restore_best()
         # The metrics after that epoch belong to the same parameters.
         measured: Mapping[str, Any] = self.lines[kept - 1]
         if self.evaluation.details is None and self.config.run.final_eval and not stopped:

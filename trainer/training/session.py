@@ -65,7 +65,15 @@ class Session(Share):
         objective = _objective(comm, opened)
         outputs = objective.num_outputs
         share = read_share(comm, opened, outputs, place, streams=streams, reads_features=reads_features)
-        return cls(**vars(share), comm=comm, opened=opened, objective=objective)
+        return cls(
+            options=share.options,
+            operator=share.operator,
+            label_rows=share.label_rows,
+            inputs=share.inputs,
+            comm=comm,
+            opened=opened,
+            objective=objective,
+        )
 
     @property
     def config(self) -> TrainConfig:

@@ -165,11 +165,14 @@ def ingest(
                 if file.undirected and of_graph.get("undirected") is False:
                     raise InputError("undirected=False: the source is an undirected graph; pass graph.to_directed()")
                 to = replace(storing, graph=replace(graph, undirected=graph.undirected or file.undirected))
-            tables = stack.enter_context(stored_tables(relations or {}, vertices or {}))
-            for table in chain(tables[0].values(), *tables[1].values()):
-                called |= {table.locations[0]: table.shown} if table.shown else {}
+            of_relations, listed = stack.enter_context(stored_tables(relations or {}, vertices or {}))
+            for table in chain(of_relations.values(), *listed.values()):
+                if table.shown:
+                    called[table.locations[0]] = table.shown
             renamed = stack.enter_context(named_as(called))
-            _log(map(renamed, to.store(to.open(GivenSource(files, format, values, *tables)))[2]))
+            opened = to.open(GivenSource(files, format, values, of_relations, listed))
+            _, _, notes = to.store(opened)
+            _log(map(renamed, notes))
         return as_dataset(name, catalog)
 
     return once_per_job(store)

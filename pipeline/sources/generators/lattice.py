@@ -38,6 +38,7 @@ class LatticeEdges:
         scramble: whether to scramble the ids, which otherwise follow the axes.
         seed: seed of the shortcuts and of the scrambling.
         range_edges: number of edge numbers in a range.
+        chunk_edges: number of edge numbers that are read at a time.
     """
 
     sizes: tuple[int, ...]
@@ -45,6 +46,7 @@ class LatticeEdges:
     scramble: bool = False
     seed: int = 0
     range_edges: int = RANGE_EDGES
+    chunk_edges: int = CHUNK_EDGES
 
     def __post_init__(self) -> None:
         if len(self.sizes) not in {2, 3} or min(self.sizes) < 1 or math.prod(self.sizes) < 2:
@@ -87,8 +89,8 @@ class LatticeEdges:
         sizes = np.array(self.sizes, np.int64)
         vertices = math.prod(self.sizes)
         scramble_key = stream_key(self.seed, "lattice-ids")
-        for start in range(span.start, span.stop, CHUNK_EDGES):
-            most = min(CHUNK_EDGES, span.stop - start)
+        for start in range(span.start, span.stop, self.chunk_edges):
+            most = min(self.chunk_edges, span.stop - start)
             source, target = np.empty(most, np.int64), np.empty(most, np.int64)
             count = _make_edges(stream_key(self.seed, "shortcuts"), start, sizes, vertices, source, target)
             source, target = source[:count], target[:count]

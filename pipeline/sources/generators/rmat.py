@@ -45,6 +45,7 @@ class RmatEdges:
         scramble: whether to scramble the ids; otherwise low ids have the most edges.
         seed: seed of the edges and of the scrambling.
         range_edges: number of edges in a range.
+        chunk_edges: number of edges that are read at a time.
     """
 
     scale: int
@@ -55,6 +56,7 @@ class RmatEdges:
     scramble: bool = True
     seed: int = 0
     range_edges: int = RANGE_EDGES
+    chunk_edges: int = CHUNK_EDGES
 
     def __post_init__(self) -> None:
         if not 1 <= self.scale <= _MAX_SCALE:
@@ -67,7 +69,7 @@ class RmatEdges:
 
     def identity(self) -> dict[str, Any]:
         given = asdict(self)
-        del given["range_edges"]
+        del given["range_edges"], given["chunk_edges"]
         return {"format": "rmat", **given}
 
     @property
@@ -83,8 +85,8 @@ class RmatEdges:
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         key, scramble_key = stream_key(self.seed, "rmat"), stream_key(self.seed, "rmat-ids")
         threshold, other = alias_table(_outcome_probabilities(self.a, self.b, self.c))
-        for start in range(span.start, span.stop, CHUNK_EDGES):
-            count = min(CHUNK_EDGES, span.stop - start)
+        for start in range(span.start, span.stop, self.chunk_edges):
+            count = min(self.chunk_edges, span.stop - start)
             source, target = np.empty(count, np.int64), np.empty(count, np.int64)
             _descend(key, start, self.scale, threshold, other, source, target)
             if self.scramble:

@@ -160,11 +160,18 @@ def open_ends(
     if max(ends) >= width or stated.extra_columns:
         return ends, ""
     times = [have_times([row.fields[at] for row in rows]) for at in range(width)]
-    if width > 2 and not stated.valued and ends not in find_ends(names):
-        times[ends[0]] |= _are_logged(rows, ends)
+    may_be_logged = width > 2 and not stated.valued and ends not in find_ends(names)
+    is_logged = may_be_logged and not _name_ids(names, ends[:1]) and _are_logged(rows, ends)
     others = [at for at in range(width) if not times[at]]
-    likely = _likely_ends(rows, names, others) or ends
+    likely = _likely_ends(rows, names, [at for at in others if at != ends[0]] if is_logged else others) or ends
     option = _columns_option(names or [""] * width, likely, numbered=not names)
+    if is_logged and likely != ends:
+        title = f"column {names[ends[0]] if names else ends[0] + 1}"
+        own = _columns_option(names or [""] * width, ends, numbered=not names)
+        return likely, (
+            f"{file.location}: {title} may have times, in seconds since 1970; add `{shell_command(*option)}` if it has,"
+            f" and `{shell_command(*own)}` if it has ids"
+        )
     # Dates may be the vertices, unless other columns have ids.
     if times[ends[0]] != times[ends[1]] or (times[ends[0]] and likely != ends):
         at = next(end for end in ends if times[end])
@@ -208,9 +215,9 @@ def find_other_ends(
     marked = marked_ends(names)
     if find_ends(names) or ends in marked:
         return None
-    pair = next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None) or _pair_in_common(
-        {at: known[at] for at in ids}, words, ends
-    )
+    pair = next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None)
+    if pair is None and not _name_ids(names, ends):
+        pair = _pair_in_common({at: known[at] for at in ids}, words, ends)
     if pair is None:
         return None
     width = max(*cells, *ends) + 1
@@ -231,14 +238,20 @@ def _pair_in_common(
     if not (first and second) or (words[ends[0]] and words[ends[1]]) or first & second:
         return None
     shared = {(one, two): cells[one] & cells[two] for one, two in combinations(cells, 2) if words[one] == words[two]}
-    # Weights and numbers of other kinds may share small numbers: of two columns of numbers, one is an end.
+    # Weights, ratings and counts have small numbers, as the first ids of users do: of two columns of numbers, one is
+    # the second of the ends, after a column that has none.
     likely = [
         (one, two)
         for (one, two), common in shared.items()
         if len(common) >= _LEAST_SHARE[words[one]] * len(cells[one] | cells[two])
-        and (words[one] or (len(common) > 1 and {one, two} & set(ends)))
+        and (words[one] or (len(common) > 1 and ends[1] in {one, two} and ends[0] not in {one, two}))
     ]
     return max(likely, key=lambda pair: len(shared[pair]), default=None)
+
+
+def _name_ids(names: Sequence[str], columns: Sequence[int]) -> bool:
+    """Whether a header gives all these columns names of ids, as ``user_id`` is."""
+    return all(at < len(names) and names_ids(names[at]) for at in columns)
 
 
 def have_times(cells: Sequence[str]) -> bool:
@@ -267,8 +280,9 @@ def _likely_ends(rows: Sequence[Row], names: Sequence[str], columns: Sequence[in
     called = [at for at in columns if at < len(names) and names_ids(names[at])]
     if names:
         return (called[0], called[1]) if len(called) > 1 else None
-    cells = {at: {row.fields[at] for row in rows} for at in columns}
-    ids = [at for at in columns if all(is_id(cell) or not is_number(cell) for cell in cells[at] if cell)]
+    # Pairs of all columns of a wide table would take minutes.
+    cells = {at: {row.fields[at] for row in rows} for at in columns[:MOST_CANDIDATES]}
+    ids = [at for at in cells if all(is_id(cell) or not is_number(cell) for cell in cells[at] if cell)]
     # Zeros and ones are in columns of any kind.
     common = {(one, two): len(cells[one] & cells[two] - {"", "0", "1"}) for one, two in combinations(ids, 2)}
     return max(common, key=lambda pair: common[pair], default=None)

@@ -19,7 +19,6 @@ from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.disk.remote_folder import without_secrets
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
-from gnnloom.storage.wording import shell_command
 
 #: Size in bytes of each block that enters a local file's fingerprint.
 SAMPLE_BYTES = 1 << 16
@@ -179,22 +178,6 @@ def is_local(location: str) -> bool:
 def is_folder(location: str) -> bool:
     """Whether a location is a folder of this machine."""
     return is_local(location) and user_path(location.removeprefix("file://")).is_dir()
-
-
-def check_links(folder: Path) -> None:
-    """Check that the links in the folder of a dataset stay within it, so that a dataset brings along all that is read.
-
-    Raises:
-        InputError: a link leads out of the folder.
-    """
-    root = folder.resolve()
-    for where, folders, files in os.walk(folder):
-        for path in (Path(where, name) for name in (*folders, *files)):
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                raise InputError(
-                    f"{path}: a link to {path.resolve()}, outside of the dataset's folder; if that is meant, copy the"
-                    f" folder with `{shell_command('cp', '-rL', str(folder))} COPY`, and name the copy"
-                )
 
 
 def expand(location: str) -> list[str]:

@@ -183,7 +183,7 @@ def refuse_others(
 
 
 def _refuse_title(file: SourceFile, sample: Sample, rows: Sequence[Row], *, is_stated: bool) -> None:
-    """Refuse a first row of one field above rows of several, and rows whose ids are below a comment with another id.
+    """Refuse a first row of one field above rows of several, and lists of neighbors.
 
     Args:
         rows: the rows below the header.
@@ -204,13 +204,43 @@ def _refuse_title(file: SourceFile, sample: Sample, rows: Sequence[Row], *, is_s
             f"{what}, and the next lines have {len(below[0].fields)} fields; add `--header` to skip the line if it is a"
             " title or counts the other lines",
         )
-    heads = [comment for comment in sample.comments if _HEAD.fullmatch(comment)]
-    if heads and heads[-1] == sample.comments[-1] and any(_HEAD.fullmatch(row.text) for row in below):
+    _refuse_lists(file, sample, below)
+
+
+def _refuse_lists(file: SourceFile, sample: Sample, rows: Sequence[Row]) -> None:
+    """Refuse lists of neighbors below comments that name a vertex, as in LGL: ``# ann`` above ``bo 0.5`` and ``cy 1``.
+
+    Comments between edges are not refused: they name no vertex, or the vertex that begins the edges below.
+
+    Args:
+        rows: the rows below the header.
+
+    Raises:
+        InputError: the rows are such lists.
+    """
+    begin = sample.comments[-1] if sample.comments else ""
+    heads = [row.text for row in rows if _HEAD.fullmatch(row.text)]
+    if not heads or not _HEAD.fullmatch(begin):
+        return
+    head, own, neighbors = begin, False, list[Row]()
+    for row in [sample.rows[0], *rows]:
+        if _HEAD.fullmatch(row.text):
+            head = row.text
+        else:
+            own |= row.fields[0] == head[1:].strip()
+            neighbors.append(row)
+    firsts = {row.fields[0] for row in neighbors}
+    weights = [row.fields[1] for row in neighbors if len(row.fields) > 1]
+    have_points = all(map(is_count, firsts)) and not all(map(is_count, weights))
+    are_weights = all(map(is_number, weights)) and (have_points or not all(map(is_number, firsts)))
+    name_vertices = not own and 2 * sum(each[1:].strip() in firsts for each in heads) >= len(heads)
+    if len(weights) < len(neighbors) or are_weights or name_vertices:
         raise bad_line(
             file,
-            first.start,
-            f"neighbors of the vertex in the line before ({heads[-1]!r}), as in LGL, which gnnloom does not read;"
-            " igraph.Graph.Read_LGL reads it in Python, and its write_ncol writes a line for each edge",
+            sample.rows[0].start,
+            f"neighbors of the vertex in the line before ({begin!r}), as in LGL, which gnnloom does not read;"
+            " igraph.Graph.Read_LGL reads it in Python, and its write_ncol writes a line for each edge; if all lines"
+            " with # are comments, add `--comment '#'`",
         )
 
 

@@ -452,8 +452,11 @@ def marked_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     >>> marked_ends(["year", "ccode1", "ccode2"]), marked_ends(["t", "i", "j"]), marked_ends(["id", "lat1", "lat2"])
     ([(1, 2)], [(1, 2)], [])
     """
-    pairs = [(words, pair) for words in _columns_by_end(names).values() for pair in _MARKS if words.keys() >= set(pair)]
-    return sorted({(words[first], words[second]) for words, (first, second) in pairs})
+    found = [(words, pair) for words in _columns_by_end(names).values() for pair in _MARKS if words.keys() >= set(pair)]
+    pairs = sorted({(words[first], words[second]) for words, (first, second) in found})
+    # In x1, x2 and x3, the marks count columns.
+    called = [name.lower() for name in names]
+    return [pair for pair in pairs if "2" not in called[pair[1]] or called[pair[1]].replace("2", "3") not in called]
 
 
 def _columns_by_end(names: Sequence[str]) -> dict[tuple[str, ...], dict[str, int]]:

@@ -85,10 +85,13 @@ def least_entries(graph: TypedGraph, spec: UnionSpec) -> int:
     """Number of entries that a union has at least: relations between the same types may have the same edges."""
     found: dict[tuple[str, str], int] = {}
     for each in graph.relations:
-        ends = each.source.name, each.target.name
-        for source, target in {FORWARD: [ends], BACKWARD: [ends[::-1]]}.get(spec.direction, [ends, ends[::-1]]):
-            if spec.has(source, target):
-                found[source, target] = max(found.get((source, target), 0), each.nnz - each.parallel)
+        source, target = each.source.name, each.target.name
+        ways = [] if spec.direction == BACKWARD else [(source, target)]
+        if spec.direction != FORWARD:
+            ways.append((target, source))
+        for ends in ways:
+            if spec.has(*ends):
+                found[ends] = max(found.get(ends, 0), each.nnz - each.parallel)
     return sum(found.values())
 
 

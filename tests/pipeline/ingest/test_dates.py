@@ -144,7 +144,7 @@ def test_every_digit_of_a_date_is_kept(tmp_path: Path, times: list[str], unit: s
             pytest.param("2024-03-05T10:11:12.1234567Z", "up to 6 digits after the point"),
         ],
         ["keep", "names"],
-        together=1,
+        together=2,
     ),
 )
 def test_another_time_is_an_error_with_its_line(tmp_path: Path, third: str, reason: str, ids: str) -> None:

@@ -161,7 +161,7 @@ def test_integers_that_float64_lacks_are_refused_in_binary_files(
             pytest.param("nan", "found NaN"),
             pytest.param("noon", "expected a number"),
         ],
-        together=1,
+        together=2,
     ),
 )
 def test_times_that_would_be_rounded_are_refused_with_their_line(

@@ -52,7 +52,7 @@ def _wanted(table: pd.DataFrame) -> list[tuple[int, ...]]:
     few_of(
         ["a,b,t as time", "a,b,t as time,w as weight"],
         ["csv", "parquet", "text in parquet", "frame", "two files"],
-        together=1,
+        together=2,
     ),
 )
 def test_every_digit_is_kept_on_every_way_in(tmp_path: Path, kind: str, columns: str) -> None:

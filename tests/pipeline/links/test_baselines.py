@@ -16,6 +16,7 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError, FormatError
 from gnnloom.storage.format.artifact import Artifact
 from support.covering import few_of
@@ -79,11 +80,11 @@ def test_scores_are_those_of_scipy(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, loops: bool
 ) -> None:
     small_chunks(monkeypatch, 500)
-    monkeypatch.setattr("gnnloom.pipeline.links.baselines.STEP_ROWS", 7)
+    few_rows = InProcessCluster(scratch=Scratch(step_entries=7))
     dataset = store(catalog, symmetric=symmetric, weighted=weighted, loops=loops)
     (ingested,) = dataset.ingested_graphs()
     graph = dataset.graph(ingested.key)
-    links = draw_links(dataset, graph, DrawOptions(valid=0.1, test=0.2, negatives=4), InProcessCluster())
+    links = draw_links(dataset, graph, DrawOptions(valid=0.1, test=0.2, negatives=4), few_rows)
     for split in ("valid", "test"):
         for kind in ("pair", "pool"):
             check_scores(dataset, links, split, kind)

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.partition.measure import volume
 from gnnloom.pipeline.partition.measure.quality import MATRIX_PARTS, Load, describe_quality, load_phase, read_load
 from gnnloom.pipeline.partition.measure.volume import (
     CountBuffers,
@@ -160,6 +161,16 @@ def test_sums_of_dense_pairs_take_the_memory_of_the_table_and_one_task() -> None
     np.testing.assert_array_equal(found, pair)
     assert set(rows.tolist()) == {tasks}
     assert peak < 6 * pair.nbytes
+
+
+def test_many_merges_give_the_same_counts(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adjacency = random_adjacency(300, 3000, 3, symmetric=False)
+    graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
+    part = random_parts(300, 10, 4)
+    monkeypatch.setattr(volume, "_TABLE_CELLS", 0)
+    monkeypatch.setattr(volume, "_PENDING_PAIRS", 5)
+    exchange = count(graph, part, 10, tmp_path / "work")
+    np.testing.assert_array_equal(exchange.matrix(), rows_sent(adjacency.T.toarray(), part, 10))
 
 
 @pytest.mark.parametrize(("memory", "has_table"), [(2000, True), (1000, False)])

@@ -110,11 +110,29 @@ READ = {
     "codes of origin and destination": Case(
         {"t.csv": "year,iso3_o,iso3_d,distw\n2000,FRA,DEU,500.5\n2000,DEU,ITA,9.5\n2001,ITA,FRA,700.5\n"},
         "FRA>DEU, DEU>ITA, ITA>FRA"),
+    "columns that are numbered": Case({"t.csv": "c0,c1,c2,c3\n1,2,9,8\n2,3,7,9\n3,1,8,7\n"}, "1>2, 2>3, 3>1"),
     "numbers of rows and two marked ids": Case(
         {"q.csv": '"id","qid1","qid2","question1"\n"0","1","2","How, so?"\n"1","3","4","Why?"\n"2","2","3","When?"\n'},
         "1>2, 3>4, 2>3"),
     "a kind of words behind three numbers": Case(
         {"as.txt": "1|11537|0|bgp\n1|21616|-1|bgp\n21616|1|-1|mlp\n"}, "1>11537, 1>21616, 21616>1"),
+    "ratings of users, in the order of the users": Case(
+        {"r.csv": "userId,movieId,rating\n" + "".join(f"{1 + k // 2},{1000 + k},{2 + k % 4}\n" for k in range(8))},
+        ", ".join(f"{1 + k // 2}>{1000 + k}={2 + k % 4}" for k in range(8))),
+    "ratings without a header": Case(
+        {"r.csv": "".join(f"{1 + k // 2},{1000 + k},{2 + k % 4}\n" for k in range(8))},
+        ", ".join(f"{1 + k // 2}>{1000 + k}={2 + k % 4}" for k in range(8))),
+    "ids of three kinds": Case(
+        {"t.csv": "order_id,product_id,shelf_id\n1,2,3\n1,3,2\n4,2,3\n5,3,2\n"}, "1>2, 1>3, 4>2, 5>3"),
+    "ids of users in the range of seconds": Case(
+        {"t.csv": "user,follower,weight\n1500000977,20003799,4\n1500000977,20005000,2\n1500002931,20003799,5\n"},
+        "1500000977>20003799=4, 1500000977>20005000=2, 1500002931>20003799=5"),
+    "comments of one word between edges": Case(
+        {"e.txt": "# part1\n10 20\n20 30\n# part2\n10 30\n"}, "10>20, 20>30, 10>30"),
+    "comments that number the parts": Case(
+        {"e.txt": "# 2001\n10 20\n20 30\n# 2002\n10 30\n"}, "10>20, 20>30, 10>30"),
+    "comments that name the source of the edges below": Case(
+        {"e.txt": "# 1\n1 2\n1 3\n# 2\n2 3\n"}, "1>2, 1>3, 2>3"),
     **{
         f"a column {name}": Case({"e.csv": f"source,target,kind,{name}\n1,2,9,5\n2,3,8,7\n"}, "1>2=5, 2>3=7")
         for name in ("score", "similarity", "strength", "n", "Count", "freq", "combined_score", "trip_count")
@@ -180,6 +198,12 @@ REFUSED = {
                                  ("Network Workbench",)),
     "LGL": Refused({"e.lgl": "# ann\nbo 1.0\ncy 0.5\n# bo\ncy 2.0\n"}, ("line 2", "LGL")),
     "LGL without weights": Refused({"e.txt": "# 1\n2\n3\n# 2\n3\n"}, ("line 2", "LGL")),
+    "LGL of numbers": Refused({"e.txt": "# 0\n1 1\n2 1\n# 1\n2 1\n3 1\n# 2\n3 1\n"},
+                              ("line 2", "LGL", "`--comment '#'`")),
+    "LGL with weights": Refused({"e.txt": "# 1\n2 1.0\n3 0.5\n# 2\n3 2.0\n"}, ("line 2", "LGL")),
+    "seconds or ids before two columns": Refused(
+        {"t.txt": "1353303380 1148 1644\n1353303400 656 682\n"}, ("`--columns 2,3`", "`--columns 1,2`"),
+        "--ids compact"),
     "dates before the ends": Refused(
         {"e.csv": "start_day,end_day,node,peer_node\n2020-01-01,2020-01-02,1,2\n2020-01-02,2020-01-03,2,3\n"},
         ("times", "`--columns node,peer_node`"), "--ids compact"),
@@ -268,6 +292,13 @@ def test_a_look_at_what_is_refused_shows_no_command_that_is_refused_at_once(tmp_
     if command.startswith("gnnloom ingest"):
         stored = call(tmp_path, *shlex.split(command.replace("NAME", "g", 1))[1:], "--workers", "0")
         assert stored.exit_code == 0, (command, stored.exception)
+
+
+def test_lists_below_comments_are_edges_if_the_sign_of_comments_is_stated(tmp_path: Path) -> None:
+    (name,) = written(tmp_path, {"e.txt": "# 0\n1 1\n2 1\n# 1\n2 1\n3 1\n"})
+    stored = call(tmp_path, "ingest", "g", name, "--comment", "#", "--workers", "0", "--self-loops", "keep")
+    assert stored.exit_code == 0, stored.exception
+    assert set(edges_of(tmp_path)) == {"1>1", "2>1", "3>1"}
 
 
 def test_features_that_are_not_text_are_named(tmp_path: Path) -> None:
@@ -360,19 +391,14 @@ def test_parquet_without_columns_is_refused(tmp_path: Path) -> None:
         assert isinstance(call(tmp_path, *command, str(tmp_path / "e.parquet")).exception, GnnloomError)
 
 
-def test_a_link_out_of_the_folder_of_a_dataset_is_refused(tmp_path: Path) -> None:
+def test_a_folder_may_have_links_to_its_files(tmp_path: Path) -> None:
+    # As a cache of downloads has them, which keeps every file once and elsewhere.
     raw = tmp_path / "data" / "raw"
     raw.mkdir(parents=True)
     (raw / "num-node-list.csv").write_text("3\n")
     (raw / "num-edge-list.csv").write_text("2\n")
-    (tmp_path / "secret.csv").write_text("0,1\n1,2\n")
-    (raw / "edge.csv").symlink_to(tmp_path / "secret.csv")
-    result = call(tmp_path, "ingest", "g", str(tmp_path / "data"), "--workers", "0")
-    assert isinstance(result.exception, GnnloomError)
-    assert "edge.csv: a link to" in str(result.exception)
-    (raw / "edge.csv").unlink()
-    (raw / "edges.csv").write_text("0,1\n1,2\n")
-    (raw / "edge.csv").symlink_to(raw / "edges.csv")
+    (tmp_path / "blob").write_text("0,1\n1,2\n")
+    (raw / "edge.csv").symlink_to(tmp_path / "blob")
     assert call(tmp_path, "ingest", "g", str(tmp_path / "data"), "--workers", "0").exit_code == 0
 
 

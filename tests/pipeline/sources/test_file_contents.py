@@ -229,7 +229,7 @@ def test_folders_of_others_are_named(tmp_path: Path, name: str, reason: str) -> 
 
 @pytest.mark.parametrize(
     ("text", "range_bytes"),
-    few_of(["3 2\n2\n3\n\n", "4 2\n2\n\n2\n\n", "3 2 1\n2 5\n1 5 3 1\n2 2\n"], [2, 1 << 20], together=1),
+    few_of(["3 2\n2\n3\n\n", "4 2\n2\n\n2\n\n", "3 2 1\n2 5\n1 5 3 1\n2 2\n"], [2, 1 << 20], together=2),
 )
 def test_an_edge_in_one_line_of_metis_only_is_named(tmp_path: Path, text: str, range_bytes: int) -> None:
     (tmp_path / "e.graph").write_text(text)

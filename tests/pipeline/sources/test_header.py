@@ -119,7 +119,7 @@ def test_a_carriage_return_within_the_first_line_is_reported_by_the_reader(tmp_p
             pytest.param(",kind,from,to", 2, 3),
         ],
         [False, True],
-        together=1,
+        together=2,
     ),
 )
 def test_columns_that_are_called_ends_are_read_wherever_they_stand(

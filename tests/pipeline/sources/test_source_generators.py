@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.sources.generators import lattice, rmat
 from gnnloom.pipeline.sources.generators.generator import MOST_VERTICES, scramble_ids
 from gnnloom.pipeline.sources.generators.lattice import LatticeEdges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges, alias_table
@@ -32,13 +31,9 @@ def edges_of(source: EdgeSource) -> np.ndarray:
 
 
 @pytest.mark.parametrize("source", [RmatEdges(9, 5, seed=3), LatticeEdges((7, 9, 5), 0.4, True, 3)])
-def test_any_range_equals_that_range_of_the_whole(
-    source: RmatEdges | LatticeEdges, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_range_equals_that_range_of_the_whole(source: RmatEdges | LatticeEdges) -> None:
     whole = edges_of(source)
-    monkeypatch.setattr(rmat, "CHUNK_EDGES", 17)
-    monkeypatch.setattr(lattice, "CHUNK_EDGES", 17)
-    pieces = type(source)(**{**vars(source), "range_edges": 101})
+    pieces = type(source)(**{**vars(source), "range_edges": 101, "chunk_edges": 17})
     np.testing.assert_array_equal(edges_of(pieces), whole)
     assert len(pieces.ranges()) > 3
     other = type(source)(**{**vars(source), "seed": 4})

@@ -316,7 +316,7 @@ TABLE = '# people\nwhen;user_a;score;user_b\n2020-01-01; 7 ;0.5;3\n\n2020-01-02;
 
 
 @pytest.mark.parametrize(
-    ("name", "block_bytes"), few_of(["table.csv", "table.txt", "table.csv.gz"], [1, 30, 1 << 20], together=1)
+    ("name", "block_bytes"), few_of(["table.csv", "table.txt", "table.csv.gz"], [1, 30, 1 << 20], together=2)
 )
 def test_ids_are_read_from_named_columns(tmp_path: Path, name: str, block_bytes: int) -> None:
     path = write(tmp_path, TABLE, name)

@@ -167,7 +167,7 @@ def test_a_file_that_was_cut_off_is_refused_in_ranges_as_well(
             pytest.param("4 2\n2\n1 3\n2\n\n\n1\n", "line 7: "),
             pytest.param("4 2\n2\n1 9\n2\n\n", r"line 3: .*the line of vertex 2 of 4\): '1 9'"),
         ],
-        together=1,
+        together=2,
     ),
 )
 def test_what_is_wrong_with_a_metis_file_does_not_depend_on_its_ranges(

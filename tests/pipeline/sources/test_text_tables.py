@@ -40,7 +40,7 @@ def weights_of(graph: Graph) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("ids", "written"), few_of(["keep", "compact"], ['"{}"', "{}.0", "{}.", " {} ", '"{}.00"'], together=1)
+    ("ids", "written"), few_of(["keep", "compact"], ['"{}"', "{}.0", "{}.", " {} ", '"{}.00"'], together=2)
 )
 def test_numbers_stay_numbers_however_they_are_written(tmp_path: Path, ids: str, written: str) -> None:
     lines = "".join(f"{written.format(source)},{target}\n" for source, target in RING)

@@ -107,8 +107,11 @@ class TypedInference:
                 return [model.scores_of(batch)]
             return [last_outputs(model, model.place, reach.layers, batch, below)]
 
+        def seeds(start: int, stop: int) -> Mapping[str, NDArray[np.int64]]:
+            return data.by_type(vertices[start:stop])
+
         outputs = [("outputs of the model", model.options.dims[-1])]
-        (out,) = self._pass(last, len(vertices), lambda *span: data.by_type(vertices[slice(*span)]), hidden, outputs)
+        (out,) = self._pass(last, len(vertices), seeds, hidden, outputs)
         for each in files:
             together(comm, each.check)
         model.place.files.once(out.check)

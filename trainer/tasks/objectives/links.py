@@ -142,8 +142,8 @@ class Links(PairObjective):
 
     def metrics(self, layout: Layout, labels: PairLabels) -> Metrics:  # noqa: ARG002 - labels know it
         def measure(scores: Tensor) -> dict[str, float | None]:
-            rows, kept = labels.rows.spread(scores), [scored for of, scored in self.kept if of is scores]
-            known = dict(zip((TEST,), kept, strict=False))
+            rows = labels.rows.spread(scores)
+            known = {TEST: next((scored for of, scored in self.kept if of is scores), None)}
             self.kept.clear()
             splits = [PREFIXES[prefix] for prefix in self.task.judge.prefixes]
             found = [

@@ -244,14 +244,17 @@ def show_plan(to: Storing, source: OpenedSource | TypedTables) -> None:
     # Imported here because it loads the planning code of every stage.
     from gnnloom.workflows.recipe.plan.stage_inputs import projected_ingest, projected_tables
 
-    how, files, compact = (to.graph, to.catalog.root, to.cluster), list[dict[str, Any]](), True
+    where = to.catalog.root
+    files: list[dict[str, Any]] = []
+    compact = True
     if isinstance(source, TypedTables):
-        projection = projected_tables(source, *how)
+        projection = projected_tables(source, to.graph, where, to.cluster)
     else:
         vertex_bytes = 0 if source.vertices is None else to.vertices.num_bytes(source.vertices)
-        projection = replace(projected_ingest(source.edges, *how), vertex_bytes=vertex_bytes)
-        files, compact = [each.to_json() for each in source.understood], to.graph.ids != "keep"
+        projection = replace(projected_ingest(source.edges, to.graph, where, to.cluster), vertex_bytes=vertex_bytes)
         projection.check()
+        files = [each.to_json() for each in source.understood]
+        compact = to.graph.ids != "keep"
     content = projection.to_json()
     if show_json({**content, **({"files": files} if files else {})}):
         return

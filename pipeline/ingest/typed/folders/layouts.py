@@ -13,8 +13,6 @@ from gnnloom.pipeline.ingest.typed.folders.gconstruct import gconstruct_tables
 from gnnloom.pipeline.ingest.typed.folders.graphbolt import graphbolt_tables
 from gnnloom.pipeline.ingest.typed.folders.hetero import hetero_tables
 from gnnloom.pipeline.ingest.typed.folders.ogb import ogb_tables
-from gnnloom.pipeline.sources.reading.files import check_links, is_folder
-from gnnloom.storage.disk.files import user_path
 
 #: The layouts, each None for any other location; layouts that one file decides come first.
 _LAYOUTS: Final[tuple[Callable[[str], DeclaredTables | None], ...]] = (
@@ -37,12 +35,9 @@ def described_tables(
 
     Raises:
         NotFoundError: a file of the dataset does not exist.
-        InputError: a file does not have what it should, or a link leads out of the folder.
+        InputError: a file does not have what it should.
     """
     if format_name in {None, "pyg"} and (found := hetero_tables(location, options.get("split_index"))) is not None:
         return found
     layouts = _LAYOUTS if format_name is None else (ogb_tables,) if format_name == "ogb" else ()
-    found = next((tables for each in layouts if (tables := each(location)) is not None), None)
-    if found is not None and is_folder(location):
-        check_links(user_path(location.removeprefix("file://")))
-    return found
+    return next((tables for each in layouts if (tables := each(location)) is not None), None)
