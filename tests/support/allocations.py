@@ -1,4 +1,4 @@
-"""Watches the epochs of a training for tensors and arrays that are allocated after the first."""
+"""Watches the epochs of a training run for tensors and arrays that are allocated after the first epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures the memory of NumPy's arrays, but not of Python's objects: any thread may make some of those at any time."""
+"""Measures the memory of NumPy's arrays, but not of Python's objects, which any thread may create at any time."""
 
 from __future__ import annotations
 

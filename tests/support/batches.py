@@ -1,4 +1,4 @@
-"""Batches that a test makes up, in the files that tasks read, and the merging of their nets by hand."""
+"""Invented batches, in the files that tasks read, and a merge of their nets by hand."""
 
 from __future__ import annotations
 

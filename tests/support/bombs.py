@@ -1,4 +1,4 @@
-"""Small files that claim to be huge, or expand to much: ten for each format that may be compressed or has a header.
+"""Small files that claim to be huge, or expand to huge data: ten for each format with compression or a header.
 
 ``BOMBS`` has the files of each format by name. ``python bombs.py FOLDER`` (with ``PYTHONPATH=tests``) writes all of
 them below a folder, reads each, and prints for each how much memory that took.

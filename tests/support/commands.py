@@ -1,4 +1,4 @@
-"""Commands of gnnloom in processes that are forked from one that has imported everything, killed by role if wanted.
+"""Runs commands of gnnloom in processes forked from one that has imported everything, and kills them by role.
 
 What the harnesses share (:mod:`support.kills`, :mod:`support.flips`, :mod:`support.soak` and the state machine over a
 dataset): a command and its processes, what it printed, and the digests of what it left. Training on one rank runs in

@@ -1,4 +1,4 @@
-"""Commands that read a dataset, and what they must give: after damage, the same result as before it, or one error.
+"""Commands that read a dataset, and their allowed outcomes after damage: the same result as before, or one error.
 
 A consumer is asked on a catalog that may be damaged. It may refuse it with one error, or succeed with the facts that it
 gave on the catalog before the damage. Anything else is a failure: a *wrong* result, a traceback, a crash, a hang.

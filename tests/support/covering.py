@@ -1,4 +1,4 @@
-"""Few cases that stand for many: `make test` has time for those, and `make test-long` runs all of them."""
+"""Chooses a few representative cases: `make test` runs these, and `make test-long` runs all cases."""
 
 from __future__ import annotations
 

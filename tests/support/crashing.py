@@ -1,4 +1,4 @@
-"""Public operations of a catalog that crash tests cut short, and what holds after any of them."""
+"""Public operations of a catalog that crash tests interrupt, and the properties that hold after any interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that take features and edges, as users write them in torch alone, and some that do something else."""
+"""Modules that take features and edges, as users write them in plain torch, and some with other behavior."""
 
 from __future__ import annotations
 

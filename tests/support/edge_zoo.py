@@ -1,4 +1,4 @@
-"""Modules of many kinds that take ``(x, edge_index[, edge_weight])``: by what they read of a directed graph.
+"""Modules of many kinds that take ``(x, edge_index[, edge_weight])``, by the parts of a directed graph that they read.
 
 Each is a stack of layers of one kind, chosen by name, with a ReLU between them. PyG's convolutions are imported only if
 they are asked for, as that takes seconds.

@@ -1,4 +1,4 @@
-"""Fits of stochastic partitions in this process, which saves the second that another one takes to start."""
+"""Fits stochastic partitions in this process, which saves the second that starting another one takes."""
 
 from __future__ import annotations
 

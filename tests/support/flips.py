@@ -1,4 +1,4 @@
-"""Damages stored files, and asks the commands that read them: a wrong result without an error is the failure.
+"""Damages stored files, and runs the commands that read them: a wrong result without an error is a failure.
 
 ``make flips`` (``PYTHONPATH=tests python tests/support/flips.py --flips 1000``) prepares small datasets with every kind
 of artifact and a run. Each case damages one file of a copy: a flipped bit, zeros, a cut end, or a chunk or an array of

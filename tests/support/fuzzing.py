@@ -1,4 +1,4 @@
-"""Reads damaged copies of valid files of every kind, and looks for anything but a result or one of gnnloom's errors.
+"""Reads damaged copies of valid files of every kind; only a result or one of gnnloom's errors is allowed.
 
 ``make fuzz`` (``PYTHONPATH=tests python tests/support/fuzzing.py --seconds 180``) fuzzes every reader for so many
 seconds each, prints what it found, and ends with ``RESULT`` lines. What it finds becomes a test. Where atheris is

@@ -1,4 +1,4 @@
-"""Gradients of results that are no single numbers."""
+"""Gradients of results that are not single numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sequence of commands that has every command of gnnloom once, on a tiny graph, as a user would start them."""
+"""A sequence of commands that contains every command of gnnloom once, on a tiny graph, as a user would start them."""
 
 from __future__ import annotations
 

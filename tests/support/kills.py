@@ -1,4 +1,4 @@
-"""Kills the commands of whole pipelines with SIGKILL at random moments, and compares what they finally leave.
+"""Kills the commands of whole pipelines with SIGKILL at random moments, and compares their final results.
 
 ``make kills`` (``PYTHONPATH=tests python tests/support/kills.py --kills 200``) goes through pipelines, from a generated
 graph to predictions, whose partitioners and ways of training take turns. Every command runs once undisturbed in one

@@ -1,4 +1,4 @@
-"""A cluster whose tasks run again when it is too late."""
+"""A cluster that runs the tasks of some phases again, some phases later."""
 
 from __future__ import annotations
 

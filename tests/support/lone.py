@@ -1,4 +1,4 @@
-"""A communicator of one process, without any transport underneath."""
+"""A communicator of a single process, without a transport."""
 
 from __future__ import annotations
 

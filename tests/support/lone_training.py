@@ -1,4 +1,4 @@
-"""Trains and predicts in this process, on one rank without MPI, wherever the launcher would start ranks."""
+"""Trains and predicts in this process, on one rank without MPI, in all places where the launcher would start ranks."""
 
 from __future__ import annotations
 

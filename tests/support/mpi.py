@@ -1,4 +1,4 @@
-"""Run test programs on real MPI ranks."""
+"""Runs test programs on real MPI ranks."""
 
 from __future__ import annotations
 

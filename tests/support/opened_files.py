@@ -1,4 +1,4 @@
-"""Hears of the files that this process opens.
+"""Records the files that this process opens.
 
 A hook of Python's audit events cannot be removed, and every one of them slows whatever the process does after, so there
 is one for all tests.

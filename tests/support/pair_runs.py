@@ -1,4 +1,4 @@
-"""Small graphs with links, and runs that were trained on these, by the commands that users call."""
+"""Small graphs with links, and runs on these graphs, trained by the commands that users call."""
 
 from __future__ import annotations
 

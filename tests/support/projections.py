@@ -1,4 +1,4 @@
-"""The parts of a training's projected memory."""
+"""The parts of the projected memory of a training run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the README's quick start in Python on Cora with whatever gnnloom is installed.
+"""Runs the README's quick start in Python on Cora with the installed gnnloom.
 
     PYTHONPATH=tests python -m support.quick_start DATA
 

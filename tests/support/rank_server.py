@@ -1,4 +1,4 @@
-"""Forks test ranks from a process that has torch and the kernels loaded, which takes seconds for every new one.
+"""Forks test ranks from a process that has already loaded torch and the kernels, which takes seconds.
 
 ``python rank_server.py SOCKET ranks`` listens there until its standard input ends, and then removes the socket's
 folder. With ``partitioners``, it forks the processes in which native libraries partition, which have NumPy loaded.

@@ -1,4 +1,4 @@
-"""Runs with the files that a training leaves, but made-up content: any number of ranks and epochs, profiled or not."""
+"""Runs with the files of a training run but invented content: any number of ranks and epochs, profiled or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the checksums of damaged stored files right again, so that readers reach the structure behind them."""
+"""Corrects the checksums of damaged stored files, so that readers reach the structure behind the checksums."""
 
 from __future__ import annotations
 

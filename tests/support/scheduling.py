@@ -1,4 +1,4 @@
-"""Which tests run in one process when several processes run them."""
+"""Chooses the tests that run in one process when several processes run tests."""
 
 from __future__ import annotations
 

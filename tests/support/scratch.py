@@ -1,4 +1,4 @@
-"""Sizes with which little data has as many files, pages, merges and chunks as much data by default."""
+"""Sizes with which little data has the files, pages, merges and chunks of large data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs that simple readers make of files, which share no code with gnnloom's, and the comparison with gnnloom's.
+"""Graphs that simple readers make from files, without gnnloom's code, and the comparison with gnnloom's graphs.
 
 A reader takes a file literally: the csv module splits lines, headers name columns, words are compared as they are. It
 gives a graph as sets that do not depend on how types are called, or nothing if it cannot make sense of the file.

@@ -1,4 +1,4 @@
-"""Every stage of the pipeline on little data, with limits that make many tasks, files and levels of merges of it."""
+"""Every stage of the pipeline on little data, with limits that still make many tasks, files and levels of merges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random small pipelines and trainings with faults, kills and damage, for as long as wanted.
+"""Random small pipelines and training runs with faults, kills and damage, for any duration.
 
 ``make soak`` (SOAK_MINUTES=10) repeats: draw a graph, a training and 0, 1 or 2 workers; run every command with a random
 fault, or kill one of its processes after a random time, until it succeeds; compare every artifact and the losses with

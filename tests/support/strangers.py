@@ -1,4 +1,4 @@
-"""A catalog as a stranger writes it: stored files name code wherever a text can stand, and the code lies ready.
+"""A catalog as a stranger writes it: stored files name code wherever text may be, and the code is ready to be imported.
 
 The code leaves a mark where it is imported, so that a test sees what ran in this process and in others.
 """

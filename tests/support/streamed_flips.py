@@ -1,4 +1,4 @@
-"""Flips bits in the temporary files without names while they are used: the same result, or one error.
+"""Flips bits in temporary files without names while they are used: allowed are the same result, or one error.
 
 Evaluations from disk, features from disk, outputs layer by layer and copies of what is read at random are in files
 without a name. A :class:`Flip` counts the moments before and after every operation on them, and at one of the

@@ -1,4 +1,4 @@
-"""Training pairs in memory, and what a graph is without the edges of some of them."""
+"""Training pairs in memory, and a graph without the edges of some of the pairs."""
 
 from __future__ import annotations
 

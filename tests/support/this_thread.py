@@ -1,4 +1,4 @@
-"""Stands for threads that wait for the disk, which tests do not wait for."""
+"""Replaces threads that wait for the disk, so that tests do not wait for other threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport of another package: the ranks of a job are threads of one process, one of which runs at a time.
+"""A transport of another package: the ranks of a job are threads of one process, and one thread runs at a time.
 
 A rank that waits for others lets one of them run. So they may share what belongs to a process, such as torch's global
 generator, as long as none waits while it uses it.

@@ -1,4 +1,4 @@
-"""How far two results may differ that were computed in floating point, in different orders."""
+"""Computes how far two results in floating point may differ because of the order of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of PyG on graphs with types, and the batches of a loader that tests give them."""
+"""Models of PyG on graphs with types, and batches of a loader from tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules for graphs with types, as users write them with the layers of PyG, and some that do something else."""
+"""Modules for graphs with types, as users write them with the layers of PyG, and some with other behavior."""
 
 from __future__ import annotations
 

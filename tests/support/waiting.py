@@ -1,4 +1,4 @@
-"""How ranks of tests wait for each other: they outnumber the cores, which others need meanwhile."""
+"""Makes ranks of tests sleep while they wait for each other, because they outnumber the cores."""
 
 from __future__ import annotations
 

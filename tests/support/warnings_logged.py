@@ -1,4 +1,4 @@
-"""Collects what gnnloom logs: its logger does not propagate once a command has run, so pytest's caplog sees nothing."""
+"""Collects gnnloom's log: after a command has run, its logger does not propagate, so pytest's caplog sees nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes temporary files between a kill and the resumption: wrong bytes without an error are the failure.
+"""Changes temporary files between a kill and the resumption: wrong bytes without an error are a failure.
 
 ``PYTHONPATH=tests python tests/support/work_changes.py --changes 300`` goes through the stages of the pipeline. Each
 case begins a stage on a copy of a small dataset and kills it at a random moment, or stops it before a random task. It

@@ -87,7 +87,7 @@ def configure(fields: Mapping[str, Any], *, restart: bool = False) -> TrainConfi
 
 
 def _own_loggers(run: Run, stored: Sequence[str], *, goes_on: bool) -> list[str]:
-    """Loggers of a stored run that need no consent: anybody may have written the stored configuration.
+    """Loggers of a stored run that write only to the run's folder; others need consent, as a stranger may name them.
 
     Args:
         goes_on: the run continues, so that a note about the other loggers is useful.

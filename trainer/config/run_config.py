@@ -53,7 +53,7 @@ class RunConfig(Config):
         10, "Epochs between evaluations; 0: only at the end", free=True, least=0, group=Group.LOGGING
     )
     final_eval: bool = _option(
-        True, "Evaluate after the last epoch, whatever --eval-every says", free=True, group=Group.LOGGING
+        True, "Evaluate after the last epoch, regardless of --eval-every", free=True, group=Group.LOGGING
     )
     evaluation_memory: int = _option(
         0,

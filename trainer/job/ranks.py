@@ -195,7 +195,7 @@ def settled(ranks: Ranks, given: Mapping[str, Any], *, restart: bool) -> TrainCo
 
 
 def _in_child(action: Callable[[], Result]) -> Result:
-    """Call a function in a process that ends with it: torch, which planning imports, would stay beside the ranks."""
+    """Call a function in a separate process: torch, which planning imports, would otherwise stay in memory."""
     if "torch" in sys.modules:
         return action()
     with ProcessPoolExecutor(1, get_context("fork")) as pool:

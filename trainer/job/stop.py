@@ -23,7 +23,7 @@ _SECONDS_AGAIN = 0.05
 
 @contextmanager
 def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call ``handler`` on a signal while inside. Does nothing outside the main thread, which alone receives signals."""
+    """Call ``handler`` on a signal while inside. Does nothing outside the main thread, the only one to get signals."""
     try:
         before = signal.signal(number, handler)
     # Python raises this outside the main thread.

@@ -1,4 +1,4 @@
-"""The only entry point to the kernels: asks the table of the place for each.
+"""The only entry point to the kernels; gets each kernel from the table of the place.
 
 To compute elsewhere, or not at all, make the place with another table: a class with the methods of
 :class:`gnnloom.trainer.place.place.Kernels`. No caller changes.
@@ -123,9 +123,9 @@ def sparse_product(
 
 
 def products_by_columns(matrix: CSR, parts: Sequence[slice], place: Place) -> list[SparseProduct]:
-    """For every range of columns, the product of a matrix's entries there; they share its memory.
+    """For every range of columns, a product with the matrix's entries there; the products share the matrix's memory.
 
-    Each takes the whole dense matrix and reads the rows of its range, so that others may still be on their way.
+    Each takes the whole dense matrix and reads only the rows of its range, so other rows may still be on their way.
 
     Args:
         parts: one range after the other, from the first column to the last.
@@ -138,7 +138,7 @@ def sparse_product_kernel() -> str:
     return f"C with {best_library().instruction_set}"
 
 
-#: Fewer factors of columns, 1 MiB of float32, stay in the caches.
+#: Up to this number, factors of columns (1 MiB of float32) stay in the caches.
 _LEAST_FOR_RUNS: Final = 1 << 18
 
 
@@ -146,7 +146,7 @@ def column_scale(factors: Tensor, place: Place) -> ColumnScale | None:
     """Factors of columns for sparse products, with factors of runs if most runs have one factor.
 
     Args:
-        factors: (num_columns,) contiguous, of the dtype of sums; or (0,) for ones, which gives None.
+        factors: (num_columns,) contiguous, of the dtype of sums; or (0,) if all are 1, for which the result is None.
     """
     if len(factors) == 0:
         return None
@@ -176,7 +176,7 @@ def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
     """Scalar products of every row of one matrix with every row of another; not differentiable.
 
     The products of two numbers are added one after the other, from the first column on, without fused multiplications.
-    So two equal pairs of rows have equal scores wherever they are: in any block, on any number of ranks and threads.
+    So two equal pairs of rows have equal scores in any block, on any number of ranks and threads.
 
     Args:
         left: (num_left, dim) float32 or float64.
@@ -191,14 +191,14 @@ def score_block(left: Tensor, right: Tensor, place: Place) -> Tensor:
 
 
 def score_entries(left: Tensor, right: Tensor, rows: NDArray[Any], columns: NDArray[Any], place: Place) -> Tensor:
-    """(num_entries,) scalar products of rows of one matrix with rows of another, in whatever order is fastest.
+    """(num_entries,) scalar products of rows of one matrix with rows of another, in the fastest order.
 
-    The bits depend on the two rows only, but differ from the bits of :func:`score_block`.
+    The bits depend only on the two rows, but differ from the bits of :func:`score_block`.
 
     Args:
         left: (num_left, dim) float32 or float64.
         right: (num_right, dim) of the same dtype.
-        rows, columns: (num_entries,) integers, the rows of each.
+        rows, columns: (num_entries,) integers, row numbers in both matrices.
     """
     out = place.empty((len(rows),), left.dtype)
     kernels_of(place).score_entries(left, right, (rows, columns), out, place)

@@ -1,7 +1,8 @@
 """Sums and conversions of matrices, differentiable, in place or in the workspace.
 
-Nothing else may need a matrix that is overwritten: neither another operation nor the backward pass of the one that
-formed it. Products with a matrix or with the adjacency need their inputs or nothing, never their output. Sums over many
+An overwritten matrix must not be needed elsewhere: neither by another operation nor by the backward pass of the
+    operation that formed it. Products with a matrix or with the adjacency need their inputs or nothing, never their
+    output. Sums over many
 rows are formed chunk by chunk, many chunks per call: a call for every chunk would take longer than its work, and run on
 one thread.
 """
@@ -20,7 +21,7 @@ from gnnloom.trainer.place.place import Place
 
 
 def chunk_groups(num_rows: int, chunk: int, most: int) -> Iterator[slice]:
-    """Ranges of rows with up to ``most`` chunks each (at least one), then one with what is left, less than a chunk."""
+    """Ranges of rows with up to ``most`` chunks each (at least one), then a range with the rest, less than a chunk."""
     whole, step = num_rows // chunk * chunk, chunk * max(1, most)
     for start in range(0, whole, step):
         yield slice(start, min(start + step, whole))
@@ -42,14 +43,14 @@ def add_in_order(total: Tensor, summands: Tensor, place: Place) -> None:
     np.add.reduce(as_array(rows), axis=0, out=as_array(total))
 
 
-#: Rows of the sums that a sum of bfloat16 columns is formed from.
+#: Rows of the partial sums from which a sum of bfloat16 columns is formed.
 _SUMMED_ROWS = 1024
-#: Numbers that are widened at a time: they stay in the caches.
+#: Count of numbers that are widened at a time: they stay in the caches.
 _WIDENED_NUMBERS = 1 << 18
 
 
 def converted(tensor: Tensor, dtype: torch.dtype, place: Place) -> Tensor:
-    """A matrix in another dtype; the matrix itself if it has this dtype. Differentiable."""
+    """A matrix, converted to a dtype; the matrix itself if it already has this dtype. Differentiable."""
     if tensor.dtype == dtype:
         return tensor
     result: Tensor = _Convert.apply(tensor, dtype, place)  # type: ignore[no-untyped-call]
@@ -62,12 +63,12 @@ def scaled_rows(matrix: Tensor, factors: Tensor, place: Place, out: Tensor | Non
     Args:
         matrix: (num_rows, dim).
         factors: (num_rows,) of the same dtype, or float32 for bfloat16.
-        out: (num_rows, dim) of the dtype of ``matrix``, to overwrite, which may be ``matrix``; a new one by default.
+        out: (num_rows, dim) of the dtype of ``matrix``, to overwrite, which may be ``matrix``; a new matrix by default.
     """
     out = place.like(matrix) if out is None else out
     if matrix.dtype == factors.dtype:
         return torch.mul(matrix, factors.unsqueeze(1), out=out)
-    # torch multiplies numbers of two dtypes one by one. Converted some rows at a time, they take a fifth of the time.
+    # torch multiplies numbers of two dtypes one by one. Conversion of some rows at a time takes a fifth of the time.
     for rows, wide in widened(matrix, factors.dtype, place):
         out[rows] = wide.mul_(factors[rows].unsqueeze(1))
     return out
@@ -94,7 +95,7 @@ def widened_rows(matrix: Tensor) -> int:
 
 
 def widened(matrix: Tensor, dtype: torch.dtype, place: Place) -> Iterator[tuple[slice, Tensor]]:
-    """Ranges of rows, each with these rows in another dtype, in memory that the next range overwrites."""
+    """Ranges of rows, each with a copy of the rows in another dtype, in memory that the next range overwrites."""
     step = widened_rows(matrix)
     scratch = place.empty((min(step, len(matrix)), matrix.shape[1]), dtype)
     for start in range(0, len(matrix), step):
@@ -185,9 +186,9 @@ def backward_from(result: Tensor, gradient: Tensor, place: Place) -> Tensor:
 
 
 def give_up(matrix: Tensor) -> None:
-    """Free the memory of a matrix that callers still refer to, unless another tensor shares it.
+    """Free the memory of a matrix to which callers still refer, unless another tensor shares it.
 
-    The matrix is empty from here on: reading it is an error, not garbage. What autograd keeps of its history stays.
+    The matrix is empty from here on: reading it is an error, not garbage. Autograd's record of its history stays.
     """
     matrix.data = matrix.new_empty(0)
 
@@ -208,7 +209,7 @@ class _Fork(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, place: Place) -> tuple[Tensor, Tensor]:
         ctx.place = place
-        # The same memory in other tensors: autograd takes an input that is returned for an identity.
+        # The same memory in other tensors: autograd treats a returned input as an identity.
         return matrix.detach(), matrix.detach()
 
     @staticmethod
@@ -304,6 +305,6 @@ class _ScaledSum(torch.autograd.Function):
         product = torch.mul(gradient, matrix, out=place.like(gradient))
         is_wide = product.dtype == factor.dtype
         of_factor = (product.sum((0, 1)) if is_wide else column_sums(product, place).sum()).reshape(1)
-        # The sum is there, so its terms may be overwritten.
+        # The sum has been formed, so its terms may be overwritten.
         of_matrix = torch.mul(gradient, factor.item(), out=product) if ctx.needs_input_grad[0] else None
         return of_matrix, of_factor, gradient, None

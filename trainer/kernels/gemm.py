@@ -1,4 +1,4 @@
-"""Dense products into the workspace, and the gradient of a weight in either of two orders. torch multiplies.
+"""Dense products in the workspace, and the gradient of a weight in either of two orders, with torch's products.
 
 Products of bfloat16 are summed in float32 and rounded once. The gradient of a weight is float32: products of a few
 thousand rows are rounded to bfloat16, and their sum is formed in float32. In float32, products of more rows are added
@@ -19,8 +19,8 @@ from gnnloom.trainer.place.place import Place
 
 #: The first product of a shape pays for the library's setup; the fastest of three excludes it.
 _TRIALS = 3
-#: Rows of the products that a weight's gradient is summed from, in bfloat16, and rows that are widened at a time: they
-#: stay in the second-level cache.
+#: Rows of the products whose sum is a weight's gradient, in bfloat16, and rows that are widened at a time: they stay in
+#: the second-level cache.
 _SUMMED_ROWS = 2048
 #: See :func:`_product_rows`.
 _NARROW, _NARROW_ROWS, _WIDE_ROWS = 8, 1 << 12, 1 << 18
@@ -33,7 +33,7 @@ def matmul(left: Tensor, right: Tensor, place: Place, out: Tensor | None = None)
 
     Args:
         left: (num_rows, inner) of the dtype of the result.
-        right: (inner, num_columns), converted to this dtype, so a weight.
+        right: (inner, num_columns), usually a weight; converted to this dtype.
         out: (num_rows, num_columns) of the dtype of the result, to overwrite; a new matrix by default.
     """
     out = place.empty((left.shape[0], right.shape[1]), left.dtype) if out is None else out
@@ -91,7 +91,7 @@ def _summed_product(left: Tensor, right: Tensor, place: Place) -> Tensor:
 
 
 def _product_rows(shape: tuple[int, int]) -> int:
-    """Rows of the float32 products whose sum, in float64, is a weight's gradient of a shape.
+    """Number of rows of the float32 products whose sum, in float64, is the gradient of a weight of a given shape.
 
     MKL adds some hundreds of rows at a time, and if there are few columns, one row after the other: over a million
     rows, relative errors would be up to 5e-5 and 2e-3. Products with up to 8 columns also take a quarter of the time.
@@ -102,7 +102,7 @@ def _product_rows(shape: tuple[int, int]) -> int:
 
 @cache
 def _multiplies_bfloat16() -> bool:
-    """Whether this processor has vectors for which oneDNN multiplies bfloat16; torch's own loops are far slower."""
+    """Whether oneDNN has bfloat16 products for this processor's vectors; torch's own loops are far slower."""
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return available and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 

@@ -1,4 +1,4 @@
-"""Attention heads' scores of their values, and their mean, in the workspace, each in one pass over the values."""
+"""Scores of attention heads and the mean of heads, in the workspace, each in one pass over the values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnloom.trainer.place.place import Place
 def head_scores(
     values: Tensor, source: Tensor, target: Tensor | None, num_targets: int, place: Place
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The values for one more use, and the products of every head's values with its attention vectors.
+    """The values, for another use, and the products of every head's values with its attention vectors.
 
     Differentiable; the gradient of the returned values is overwritten.
 

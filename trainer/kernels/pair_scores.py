@@ -1,8 +1,8 @@
-"""Scalar products of rows whose bits depend on the two rows only, compiled by numba.
+"""Scalar products whose bits depend only on the two rows, compiled by numba.
 
-Two equal pairs of rows have equal scores wherever they are: in any block, on any number of ranks and threads. The
-product of two matrices in a library promises no such thing: which of its loops computes an element, and in which order,
-depends on the shapes. Ranks among many scores count ties, so they need it.
+Two equal pairs of rows have equal scores in any block, on any number of ranks and threads. A library's matrix product
+gives no such guarantee: the shapes determine the loop that computes an element, and the order of its sum. Ranks among
+many scores count ties, so they need this guarantee.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from torch import Tensor
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
-#: Targets whose scores are formed at a time, by vector instructions across the targets; their rows stay in the caches.
+#: Number of targets whose scores are formed at a time, with vector instructions across the targets; their rows stay in
+#: the caches.
 _TILE = 256
-#: Numbers of a row that are multiplied between loading and storing a sum.
+#: Count of a row's numbers that are multiplied between loading and storing a sum.
 _STEPS = 4
 
 
@@ -48,14 +49,14 @@ def score_entries(
 
 
 def _array(matrix: Tensor, place: Place) -> NDArray[Any]:
-    """A matrix as an array whose rows follow each other, for which the kernels are compiled."""
+    """A matrix as an array with contiguous rows, for which the kernels are compiled."""
     return as_array(place.contiguous(matrix.detach()))
 
 
 @njit(cache=True, nogil=True)
 def _score_tiles(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
     dim = left.shape[1]
-    # Zeros, as the columns beyond the last target are multiplied, too.
+    # Zeros, because columns beyond the last target are multiplied, too.
     tile, sums = np.zeros((dim, _TILE), left.dtype), np.zeros(_TILE, left.dtype)
     for first in range(start, stop, _TILE):
         width = min(_TILE, stop - first)
@@ -66,7 +67,8 @@ def _score_tiles(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], sta
             sums[:] = 0
             whole = dim - dim % _STEPS
             for column in range(0, whole, _STEPS):
-                # Loading and storing the sums once for several products; their order stays the order of the columns.
+                # Load and store the sums once for several products; the order of products is still the order of the
+                # columns.
                 a, b, c, d = left[row, column], left[row, column + 1], left[row, column + 2], left[row, column + 3]
                 first_row, second, third, fourth = tile[column], tile[column + 1], tile[column + 2], tile[column + 3]
                 for k in range(_TILE):

@@ -1,8 +1,8 @@
 """Bias, ReLU and dropout of a layer's output, in one pass over its rows, forward and backward.
 
 The mask of dropout is a function of the seed, epoch, layer, vertex and feature instead of a random draw: the same
-vertices lose the same features whichever rank holds them, and no mask is stored for the backward pass, which computes
-it again. What ReLU let through is one bit each, packed; neither the layer's output nor its result is kept.
+    vertices drop the same features on any rank, and no mask is stored for the backward pass, which computes
+it again. The sign mask of the ReLU is packed, one bit per number; neither the layer's output nor its result is kept.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Dropout:
         key = np.random.SeedSequence([self.seed, epoch, layer]).generate_state(1, np.uint64)[0]
         # A feature is dropped if its 32-bit hash is below the threshold; the cap keeps a probability near 1 in range.
         threshold = np.uint32(min(round(self.probability * 2**32), 2**32 - 1))
-        # The ids as the kernels read them.
+        # The ids in the form that the kernels read.
         return Mask(np.ascontiguousarray(vertex, np.int64), first_column, key, threshold, 1 / (1 - self.probability))
 
 
@@ -99,10 +99,10 @@ def rectify(
 
     Args:
         output: (num_rows, dim) float32, float64 or bfloat16.
-        bias: (dim,) of the same dtype, or float32 for bfloat16; None for zeros.
+        bias: (dim,) of the same dtype, or float32 for bfloat16; None without a bias.
         mask: features to drop; None for no dropout.
         in_place: overwrite ``output``, which nothing else may need: neither another operation nor the backward pass of
-            the one that formed it.
+            the operation that formed it.
         spends_gradient: backward, overwrite the gradient of the result, which autograd must not pass to another
             operation as well.
 

@@ -1,7 +1,7 @@
-"""The rows of a sparse matrix as the kernels read them.
+"""The rows of a sparse matrix in the form that the kernels read.
 
-One description, a list of rows with their ranges of entries, covers a whole matrix (CSR), one of whose rows most are
-empty (doubly compressed rows: Buluc, Gilbert, "On the Representation and Multiplication of Hypersparse Matrices", IPDPS
+One description, a list of rows with their ranges of entries, covers a whole matrix (CSR), a matrix with mostly empty
+rows (doubly compressed rows: Buluc, Gilbert, "On the Representation and Multiplication of Hypersparse Matrices", IPDPS
 2008), and a subset of the rows.
 """
 
@@ -40,12 +40,12 @@ def listed_rows(matrix: CSR) -> SparseRows:
 def listed_entries(
     rows: NDArray[Any], indices: NDArray[Any], data: NDArray[Any] | None, num_rows: int, num_columns: int
 ) -> SparseRows:
-    """The rows of entries that are given one by one; shares columns and weights.
+    """Rows from entries that are given one by one; shares columns and weights.
 
     Args:
         rows: (nnz,) the row of every entry, ascending.
     """
-    # Work for every entry, and none for every row.
+    # The work is proportional to the entries, not to the rows.
     begins = np.flatnonzero(rows[1:] != rows[:-1]) + 1
     offsets = np.concatenate([[0], begins, [len(rows)]]) if len(rows) else np.zeros(1, np.int64)
     target = rows[offsets[:-1]].astype(np.int64)
@@ -54,13 +54,13 @@ def listed_entries(
 
 @dataclass(frozen=True)
 class PackedRows:
-    """All entries of a matrix as ranks send them: in tensors whose lengths follow from its shape and nonzeros.
+    """All entries of a matrix in the form that ranks send: in tensors whose lengths follow from its shape and nonzeros.
 
     Attributes:
         rows: (num_rows,) entries of every row, or (nnz,) the row of every entry (``lists_entries``), whichever is
-            shorter for the matrices that are sent; int32 or int64.
+            shorter for the sent matrices; int32 or int64.
         indices: (nnz,) int32 or int64 columns of the entries, ascending within a row.
-        data: (nnz,) their weights, or None for ones.
+        data: (nnz,) weights of the entries; None if all are 1.
     """
 
     rows: Tensor
@@ -88,7 +88,7 @@ class PackedRows:
     def empty(
         cls, nnz: int, num_rows: int, num_columns: int, place: Place, *, weighted: bool, lists_entries: bool
     ) -> PackedRows:
-        """Buffers that a packed matrix of this shape and number of entries fits."""
+        """Buffers for a packed matrix of this shape and number of entries."""
 
         def ids(count: int, below: int) -> Tensor:
             return place.empty((count,), tensor_dtype(index_dtype(below)))
@@ -99,7 +99,7 @@ class PackedRows:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Tensors that are sent."""
+        """Tensors to send."""
         return [self.rows, self.indices] + ([] if self.data is None else [self.data])
 
     def unpacked(self) -> SparseRows:

@@ -1,4 +1,4 @@
-"""The product of a matrix on disk with a dense one: threads take blocks of rows, which they decode and multiply.
+"""Multiplies a matrix on disk by a dense one: threads take blocks of rows, which they decode and multiply.
 
 Semi-external sparse products keep dense matrices in memory and stream the sparse one in the order stored (Zheng,
 Mhembere, Lyzinski, Vogelstein, Priebe, Burns, "Semi-External Memory Sparse Matrix Multiplication for Billion-Node
@@ -47,7 +47,7 @@ class StreamedProduct:
 
         Args:
             prepare: prepares the rows of a block for a product in one thread.
-            num_threads: that multiply blocks.
+            num_threads: number of threads that multiply blocks.
             rows: strictly ascending; only these are computed. None for all.
         """
         self.num_rows, self.num_columns = matrix.num_rows, matrix.num_columns
@@ -78,7 +78,7 @@ class StreamedProduct:
         """See the contract.
 
         Args:
-            progress: called in this thread between its blocks, for what has to advance during the product.
+            progress: called in this thread between its blocks, for transfers that must advance during the product.
         """
         if tuple(dense.shape) != (self.num_columns, out.shape[1]) or out.shape[0] != self.num_rows:
             shapes = f"{tuple(dense.shape)} into {tuple(out.shape)}"
@@ -87,7 +87,7 @@ class StreamedProduct:
             raise ValueError("sparse product: some rows of a product are written to memory only")
         if accumulate and self.nnz == 0:
             return
-        # No kernel has both weights and factors of columns. Here, once and not for every block.
+        # No kernel has both weights and factors of columns. Done once here and not for every block.
         if self._matrix.is_weighted and column_scale is not None:
             dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(dense.dtype), None
 
@@ -104,7 +104,7 @@ class StreamedProduct:
             if isinstance(out, Tensor):
                 multiply(block.rows, out[block.span])
                 return
-            # What is written is in a buffer of this thread, small enough for its cache.
+            # The output is in a buffer of this thread, small enough for its cache.
             for part in _parts(block.rows, out.range_rows):
                 target = dense.new_empty((part.num_rows, out.shape[1]), dtype=out.dtype)
                 if accumulate:
@@ -128,7 +128,7 @@ def _parts(rows: CSR, size: int) -> Iterator[CSR]:
 
 
 class _Blocks:
-    """Some blocks of a matrix, over and over in the same order, given to threads that each take the next one."""
+    """Some blocks of a matrix, repeatedly in the same order; each thread takes the next block."""
 
     def __init__(self, matrix: RowsOnDisk, numbers: Sequence[int], num_threads: int) -> None:
         self._matrix, self._numbers = matrix, numbers
@@ -155,7 +155,7 @@ class _Blocks:
         try:
             self._take(use, 0, progress)
         finally:
-            # No other may write after the return, and a failure of one ends the work of all.
+            # No thread may write after the return, and a failure of one thread ends the work of all.
             self._remaining = iter(())
             wait(helpers)
         for helper in helpers:
@@ -164,7 +164,7 @@ class _Blocks:
         self._matrix.count(self._num_bytes, self._num_files)
 
     def _take(self, use: Callable[[RowBlock], None], buffer: int, progress: Progress = None) -> None:
-        """Read one remaining block after the other into a buffer, and use it."""
+        """Read the remaining blocks one after the other into a buffer, and use each."""
         try:
             while (block := self._read(buffer)) is not None:
                 with self._multiplying:

@@ -1,4 +1,4 @@
-"""The table of kernels of a place, and the one of this processor."""
+"""The table of a place's kernels, and the table of this processor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CpuKernels:
     def sparse_product(self, matrix: SparseRows | RowsOnDisk, place: Place, dtype: torch.dtype) -> SparseProduct:
         if isinstance(matrix, SparseRows):
             return CSparseProduct(best_library(), matrix, place.threads, dtype)
-        # A thread multiplies a block by itself: several would wait for each other at the end of every block.
+        # A single thread multiplies a block: several threads would wait for each other at the end of every block.
         alone = Threads()
 
         def prepare(block: CSR) -> SparseProduct:
@@ -49,7 +49,7 @@ class CpuKernels:
 
     def products_by_columns(self, matrix: CSR, parts: Sequence[slice], place: Place) -> list[SparseProduct]:
         if matrix.data is not None:
-            # Here, so that the products share what they would convert.
+            # Converted here, so that the products share the result.
             matrix = replace(matrix, data=matrix.data.astype(array_dtype(place.sum_dtype), copy=False))
         return [self.sparse_product(rows, place, place.feature_dtype) for rows in listed_columns(matrix, parts)]
 
@@ -100,5 +100,5 @@ _COMPILED: Final = CpuKernels()
 
 
 def kernels_of(place: Place) -> Kernels:
-    """The kernels that a place was made with; by default this processor's kernels."""
+    """The kernels of a place; by default this processor's kernels."""
     return _COMPILED if place.kernels is None else place.kernels

@@ -1,7 +1,7 @@
-"""Memory that nobody writes to, and operations that return shapes without values: how much memory an epoch takes.
+"""Measures the memory of an epoch with memory that is never written, and operations that return shapes without values.
 
-The code of an epoch runs; only what would read or write a large tensor is left out. Arrays and tensors are
-ordinary ones on the CPU whose pages nobody touches, so the system gives them none, and they may be larger than the
+The code of an epoch runs; only operations that would read or write a large tensor are left out. Arrays and tensors are
+ordinary CPU objects whose pages are never touched, so the system allocates no pages, and they may be larger than the
 memory of this machine. torch's own meta tensors would do for the shapes, but most of their kernels import torch's
 compiler, which takes seconds and a hundred megabytes.
 """
@@ -32,12 +32,12 @@ Made = TypeVar("Made")
 
 
 class Unwritten:
-    """Arrays without values, and what all arrays of a process and a workspace take at the worst moment.
+    """Arrays without values, and the maximum memory of all arrays of a process and a workspace.
 
     Counts inside a ``with`` block. Arrays that NumPy allocates there count as well, and Python's objects do not.
 
     Attributes:
-        place: one without values.
+        place: place without values.
         peak: maximum number of bytes of arrays and workspace at one time.
         workspace_at_peak: bytes of the workspace at that time.
     """
@@ -46,7 +46,7 @@ class Unwritten:
         self.place: Final = place
         self.peak = self.workspace_at_peak = 0
         self._unwritten = self._before = 0
-        # Where the arrays of whole numbers with values begin.
+        # Addresses of the arrays of whole numbers with values.
         self._valued = set[int]()
 
     def __enter__(self) -> Self:
@@ -68,14 +68,14 @@ class Unwritten:
 
     def observe(self) -> None:
         """Record allocations since the last call; runs automatically whenever an array is made."""
-        # The highest sum that NumPy's arrays have had since then, as short-lived ones are never there when asked for.
+        # The maximum sum of NumPy's arrays since then, because short-lived arrays do not exist at the time of a call.
         total = self._unwritten + self.place.workspace.nbytes + tracemalloc.get_traced_memory()[1] - self._before
         if total > self.peak:
             self.peak, self.workspace_at_peak = total, self.place.workspace.nbytes
         tracemalloc.reset_peak()
 
     def momentary(self, make: Callable[[], Made]) -> tuple[Made, int]:
-        """The result of a function, and the most bytes of arrays that the function had in addition to it."""
+        """The result of a function, and the maximum bytes of arrays that the function had in addition to the result."""
         self.observe()
         made = make()
         now, most = tracemalloc.get_traced_memory()
@@ -107,18 +107,18 @@ class Unwritten:
         )
 
     def valued(self, numbers: Tensor) -> Tensor:
-        """A copy of whole numbers whose values operations may read, until one that is not performed writes to it."""
+        """A copy of whole numbers whose values operations may read, until an unperformed operation writes to it."""
         array = as_array(numbers).copy()
         self._valued.add(array.ctypes.data)
         finalize(array, self._valued.discard, array.ctypes.data).atexit = False
         return torch.from_numpy(array)
 
     def is_valued(self, tensor: Tensor) -> bool:
-        """Whether a tensor is one of :meth:`valued`, or a view of it."""
+        """Whether a tensor is from :meth:`valued`, or a view of such a tensor."""
         return bool(self._valued) and tensor.untyped_storage().data_ptr() in self._valued
 
     def overwrite(self, tensors: Sequence[Tensor]) -> None:
-        """Tensors are written to by an operation that is not performed."""
+        """Record that an unperformed operation writes to tensors."""
         self._valued.difference_update(each.untyped_storage().data_ptr() for each in tensors)
 
 
@@ -129,14 +129,15 @@ class _Allocator(ctypes.Structure):
 
 
 def trace_arrays() -> None:
-    """Start to trace the memory of NumPy's arrays alone: tracing all objects too takes twice as long as a rehearsal."""
+    """Start to trace only the memory of NumPy's arrays: tracing all objects would take twice as long as a rehearsal."""
     python = ctypes.pythonapi
     # Python allocates raw memory, buffers and objects.
     allocators = [_Allocator() for _ in range(3)]
     for domain, allocator in enumerate(allocators):
         python.PyMem_GetAllocator(domain, ctypes.byref(allocator))
     tracemalloc.start()
-    # Tracing has put its own functions in their place. NumPy calls others when it has allocated an array.
+    # Tracing has replaced the allocators by its own functions. NumPy calls other functions when it has allocated an
+    # array.
     for domain, allocator in enumerate(allocators):
         python.PyMem_SetAllocator(domain, ctypes.byref(allocator))
 
@@ -182,7 +183,7 @@ _REDUCTIONS = frozenset(
 
 def tensors_in(values: Iterable[object]) -> list[Tensor]:
     """The tensors among some arguments."""
-    # An epoch of a small training asks thousands of times: a generator would take three times as long.
+    # An epoch of a small training run calls this thousands of times: a generator would take three times as long.
     found = list[Tensor]()
     for value in values:
         if isinstance(value, Tensor):
@@ -202,7 +203,7 @@ def mapped(change: Callable[[Tensor], Tensor], values: Any) -> Any:
 
 
 def result_shape(function: Any, given: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The shape of an operation's only result; None if it is not among the known ones.
+    """The shape of an operation's only result; None for an unknown operation.
 
     ``nonzero`` and masks find every entry, so results that depend on values have their largest possible size.
 
@@ -226,7 +227,7 @@ def result_shape(function: Any, given: Mapping[str, Any]) -> tuple[int, ...] | N
 
 
 def _shape_from(operand: Tensor, kind: Any, given: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The shape of the only result of an operation on an operand; None if the operation is not among the known ones."""
+    """The shape of the only result of an operation on an operand; None for an unknown operation."""
     shape: tuple[int, ...] = tuple(operand.shape)
     if kind in _ALIKE:
         return shape
@@ -245,7 +246,7 @@ def _shape_from(operand: Tensor, kind: Any, given: Mapping[str, Any]) -> tuple[i
         return (*shape[:dim], len(given["index"]), *shape[dim + 1 :])
     if kind is _ATEN.index:
         return _indexed(shape, given["indices"])
-    # Those with one dimension also have a second result, where the values are.
+    # Operations along one dimension also have a second result, the positions of the values.
     if kind in _REDUCTIONS and not (kind in {_ATEN.max, _ATEN.min} and "dim" in given):
         return _reduced(shape, given.get("dim"), keepdim=given.get("keepdim", False))
     return None
@@ -299,7 +300,7 @@ def _reduced(shape: tuple[int, ...], dim: Any, *, keepdim: bool) -> tuple[int, .
 
 
 def with_values(numbers: Tensor) -> Tensor:
-    """Whole numbers that keep their values in a rehearsal, like results computed from such numbers alone."""
+    """Whole numbers that keep their values in a rehearsal, like results that are computed only from such numbers."""
     mode = _get_current_dispatch_mode()
     if not isinstance(mode, Unperformed):
         return numbers
@@ -345,7 +346,7 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
             try:
                 found = function(*args, **(kwargs or {}))
             except (RuntimeError, IndexError):
-                # A rank without others may expect a row more or less than they would send.
+                # An unconnected rank may expect one row more or less than other ranks would send.
                 if not changed:
                     raise
             else:
@@ -380,7 +381,7 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return the result of a performed operation, and count the result among the arrays if it is large.
 
         Args:
-            known: the values of the operands mean something.
+            known: the values of the operands are meaningful.
         """
         if result.is_floating_point():
             return result if result.nbytes < SMALL else self._like(result)

@@ -1,4 +1,4 @@
-"""The table of kernels that compute nothing, and take the memory of those that do."""
+"""The table of kernels that compute nothing, but take the same memory as real kernels."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from gnnloom.trainer.place.unbacked import UnbackedPlace
 
 @dataclass(frozen=True)
 class UnreadRows(CSR):
-    """Rows whose entries nobody reads.
+    """Rows without readable entries.
 
     Attributes:
-        memory: where their arrays are.
+        memory: memory of their arrays.
         num_listed: rows with entries in each of several ranges of columns, in sum over the ranges.
     """
 

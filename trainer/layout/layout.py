@@ -42,7 +42,7 @@ class Layout:
 
     @property
     def ids(self) -> Tensor:
-        """(num_rows,) int64 the global ids, as a tensor."""
+        """(num_rows,) int64 global ids, as a tensor."""
         return self.place.from_numpy(self.vertex)
 
     @property
@@ -52,7 +52,7 @@ class Layout:
         return self.order, self.row_axes, self.column_axes
 
     def columns(self, dim: int, coordinate: Mapping[str, int] | None = None) -> slice:
-        """Columns of a matrix of width ``dim`` that this rank holds, or the one at a coordinate of the grid."""
+        """Columns of a matrix of width ``dim`` that this rank holds, or the rank at a coordinate of the grid."""
         return slice(*self.grid.span(dim, self.column_axes, coordinate))
 
     def widths(self, dim: int) -> list[int]:

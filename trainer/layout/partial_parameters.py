@@ -1,4 +1,4 @@
-"""Parameters of which every rank holds a piece, and how checkpoints assemble them.
+"""Parameters that are divided into pieces, one per rank, and their assembly for checkpoints.
 
 A plain ``nn.Parameter`` is the same on all ranks, and its gradient is the sum of the gradients of the ranks. A
 :class:`PartialParameter` is a rectangle of a matrix; its rank computes its complete gradient, or the gradient of some
@@ -55,7 +55,7 @@ class ParameterPiece:
         """
         comm, place, columns = self.grid.comm, self.grid.place, range(self.shape[1])[self.columns]
         sent = (self.rows, values.contiguous()) if self.speaks else (self.rows[:0], values[:0])
-        # Rank 0 cannot compute the others' pieces, so all announce their shapes for its buffers.
+        # Rank 0 cannot compute the others' pieces, so all ranks announce their shapes for its buffers.
         everyones = comm.gather_numbers([len(sent[0]), columns.start, columns.stop]).astype(int).tolist()
         whole = place.lasting((0,) if comm.rank else self.shape, values.dtype)
         if comm.rank == 0:
@@ -69,11 +69,11 @@ class ParameterPiece:
 
 @dataclass(frozen=True)
 class RowGradient:
-    """The gradient of a piece that is 0 except for some rows, as of a batch of vertices.
+    """The gradient of a piece that is 0 except in some rows, such as the rows of a batch.
 
     Attributes:
         rows: (num_given,) int64 distinct rows of the piece.
-        values: (num_given, num_columns) their gradients.
+        values: (num_given, num_columns) gradients of these rows.
     """
 
     rows: Tensor
@@ -101,7 +101,7 @@ class RowGradient:
         total = parts(first)
         for number in range(1, int(counts.max())):
             more = (counts > number).nonzero().squeeze(1)
-            # No row is twice among these, so each number is the sum of two, whatever the order.
+            # No row occurs twice here, so each number is the sum of two, in any order.
             total.index_add_(0, more, parts(first[more] + number))
         return cls(given, total)
 
@@ -110,7 +110,7 @@ class PartialParameter(nn.Parameter):
     """A rank's piece of a parameter.
 
     Attributes:
-        row_gradient: its gradient, in place of ``grad``, if only some rows have one; the optimizer takes it.
+        row_gradient: its gradient, in place of ``grad``, if only some rows have one; the optimizer removes it.
     """
 
     piece: ParameterPiece

@@ -29,7 +29,7 @@ class VertexOrders(Protocol):
 
 
 class _Peer(NamedTuple):
-    """The rows that this rank exchanges with a rank of the group. Which columns depends on the matrix's width.
+    """The rows that this rank exchanges with a rank of the group. The columns depend on the matrix's width.
 
     Attributes:
         coordinate: its coordinate in the process grid.
@@ -45,7 +45,7 @@ class _Peer(NamedTuple):
 class Realignment:
     """The destination rank of each row of this rank, and the positions of arriving rows.
 
-    Every rank takes what it needs from the ranks that differ from it along the source's axes only. They hold the
+    Every rank takes its entries from the ranks that differ from it only along the source's axes. They hold the
     whole matrix exactly once, including this rank's own piece, which does not count as traffic.
     """
 
@@ -111,8 +111,8 @@ def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_or
         position = np.arange(*here.grid.span(n, here.row_axes), dtype=np.int64)
     else:
         position = orders.positions(there.order, here.vertex)
-    # Inverse of block b = b*n//num_blocks to (b+1)*n//num_blocks. Positions are int64, as the product with the number
-    # of blocks exceeds 2^31 long before n does.
+    # Inverse of block b = b*n//num_blocks to (b+1)*n//num_blocks. Positions are int64, because the product with the
+    # number of blocks exceeds 2^31 long before n does.
     block = ((position + 1) * num_blocks - 1) // max(n, 1)
     by_block = np.argsort(block if keep_order else position, kind="stable")
     bounds = np.searchsorted(block[by_block], np.arange(1, num_blocks))
@@ -120,7 +120,7 @@ def _rows_by_block(here: Layout, there: Layout, orders: VertexOrders, *, keep_or
 
 
 def _common(first: slice, second: slice) -> slice:
-    """The intersection of two ranges of columns, perhaps empty."""
+    """The intersection of two ranges of columns, which may be empty."""
     start = max(first.start, second.start)
     return slice(start, max(start, min(first.stop, second.stop)))
 

@@ -24,10 +24,10 @@ class VertexOrder:
 
         Args:
             num_vertices: number of rows of the whole matrix.
-            kind: kind of traffic that the exchanges count as.
+            kind: kind of traffic of the exchanges.
         """
         self._comm, self._place, self._kind = layout.grid.comm, layout.place, kind
-        # Of the ranks with the same rows, one sends them.
+        # Among the ranks with the same rows, one sends them.
         vertex = layout.vertex if layout.speaks_for_rows else layout.vertex[:0]
         # The vertices of a rank mostly ascend already: neither they nor their rows are then copied.
         order = None if bool((vertex[1:] > vertex[:-1]).all()) else np.argsort(vertex)
@@ -38,9 +38,9 @@ class VertexOrder:
     def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """The chunks that this rank writes. Collective.
 
-        Each rank gets one block at a time; a rank that keeps the blocks holds all of them.
+        Each rank gets one chunk at a time; a rank that keeps the chunks holds them all.
 
-        Chunk c belongs to rank c mod P. Every rank takes part in every round, even without a chunk of its own.
+        Chunk c belongs to rank c mod P. Every rank takes part in every round, even without its own chunk.
 
         Args:
             rows: (num_rows, ...) whole rows of the layout.

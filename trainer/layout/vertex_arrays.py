@@ -76,7 +76,7 @@ class OwnChunks:
 
     @classmethod
     def of(cls, array: VertexArrayPiece, num_vertices: int, kind: Kind) -> OwnChunks:
-        """Exchange rows so that every rank gets whole chunks. Collective, and so is going through the chunks."""
+        """Exchange rows so that every rank gets whole chunks. Collective, including iterating over the chunks."""
         rows, shape, dtype = array.rows(kind), array.shape(num_vertices), array_dtype(array.piece.dtype)
         chunks = VertexOrder(array.layout, num_vertices, kind).chunks(rows, default_chunk_rows(shape, dtype))
         return cls(array.name, shape, dtype, array.dims, chunks)
@@ -104,7 +104,7 @@ def write_vertex_arrays(
     if comm.rank == 0:
         for chunks in own:
             chunks.create(folder)
-    comm.barrier()  # nobody writes a chunk before the array's metadata is there
+    comm.barrier()  # no rank writes a chunk before the array's metadata exists
     records = [chunks.write(folder) for chunks in own]
     # By the ranks, all at the same time: rank 0 would sync one chunk after the other.
     sync_paths(path for record in records for path in stored_files(folder, record))
@@ -121,8 +121,8 @@ def read_vertex_rows(
 
     Args:
         rows: (num_rows,) int64 vertices, in any order.
-        target: (num_rows, ...) to be filled; may have another dtype than the array.
-        columns: those to read; all by default.
+        target: (num_rows, ...) array to fill; its dtype may differ from the stored dtype.
+        columns: columns to read; all by default.
     """
     # Sorted, the rows within a chunk are a slice.
     order = torch.argsort(rows)
@@ -136,13 +136,13 @@ def read_vertex_rows(
 
 
 def announced(folder: Path, rank: int) -> Path:
-    """The file in which a rank says what it has written; it comes last."""
+    """The file in which a rank lists its written chunks; it is written last."""
     # A communicator moves tensors only, so the records travel as files.
     return folder / ".work" / f"{rank:05d}.json"
 
 
 def announce(folder: Path, rank: int, records: Iterable[ArrayRecord]) -> None:
-    """Say which chunks this rank has written, which must be on disk already."""
+    """Announce the chunks that this rank has written, which must already be on disk."""
     content = {record.path: record.to_json() for record in records}
     # Rank 0 reads and removes the records, so they need not survive a crash. It may do so as soon as the file has its
     # name: then the folder, which would have to be synced, is gone.
@@ -150,7 +150,7 @@ def announce(folder: Path, rank: int, records: Iterable[ArrayRecord]) -> None:
 
 
 def collect(folder: Path, size: int) -> list[ArrayRecord]:
-    """The records of the arrays, with the chunks of all ranks; called once, after all ranks have announced theirs."""
+    """The records of the arrays, with the chunks of all ranks; called once, after the last announcement."""
     merged = _merge_records([_read_records(announced(folder, rank), rank) for rank in range(size)])
     shutil.rmtree(announced(folder, 0).parent)
     return merged

@@ -1,4 +1,4 @@
-"""Targets among all vertices but some, such as those already linked: the best of a source, and ranks of given ones."""
+"""Finds the best targets of sources, and the ranks of given targets, among all vertices except known targets."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def top_targets(targets: AllTargets, sources: NDArray[np.int64], count: int, kno
 
     Args:
         count: targets for each source.
-        known: vertices that are left out for each source.
+        known: vertices to leave out for each source.
 
     Returns:
-        (num_sources, count) int64 vertices and (num_sources, count) their scores: the highest first, of equal ones the
-        lower vertex. If there are fewer, -1 and -inf follow.
+        (num_sources, count) int64 vertices and (num_sources, count) their scores: highest score first, for equal scores
+        the lower vertex. If there are fewer targets, -1 and -inf follow.
     """
     comm, place, dtype = targets.comm, targets.place, targets.rows.dtype
     vertex = place.lasting((len(sources), count), torch.int64)
@@ -84,7 +84,7 @@ def filtered_ranks(targets: AllTargets, pairs: NDArray[np.int64], known: Lists) 
         comm.broadcast(limit, block.rank, Kind.METRICS)
         counts, column = place.zeros((2, len(limit)), torch.int64), limit.unsqueeze(1)
         for _, scores in targets.scores(block, torch.inf):
-            # Vertices that do not count have a score that is not a number, which is neither above nor as high.
+            # Vertices that do not count have score NaN, which is neither higher nor equal.
             counts[0] += (scores > column).sum(1)
             counts[1] += (scores >= column).sum(1)
         comm.all_reduce(counts, Kind.METRICS)
@@ -104,7 +104,7 @@ def _best_here(targets: AllTargets, block: SourceBlock, count: int) -> _Found:
     best = _none(targets, len(block.rows), count)
     ids = targets.pair_rows.layout.ids
     for start, scores in targets.scores(block, -torch.inf):
-        # Few scores of a block reach the lowest of the best so far, after the first block.
+        # After the first block, few scores of a block reach the lowest of the best scores so far.
         counted = scores.masked_fill(scores.isnan(), -torch.inf)
         highest = counted.topk(min(count, scores.shape[1])).values[:, -1:]
         limit = best.score[:, -1:] if scores.shape[1] < count else torch.maximum(best.score[:, -1:], highest)
@@ -117,7 +117,7 @@ def _merged(targets: AllTargets, best: _Found, source: Tensor, vertex: Tensor, s
     """The best of the targets found so far and of further targets.
 
     Args:
-        source: (num_further,) numbers of their sources in the block.
+        source: (num_further,) numbers of the targets' sources in the block.
         vertex, score: (num_further,).
     """
     held, column = (best.vertex >= 0).nonzero(as_tuple=True)

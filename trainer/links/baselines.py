@@ -1,4 +1,4 @@
-"""Figures of scores that need no training, of common neighbors, which are stored with the links."""
+"""Figures of scores that need no training, such as common neighbors; the scores are stored with the links."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.links.ranking import Higher, ListRanks, PoolRanks, count_higher_in_rows
 from gnnloom.trainer.place.place import Place
 
-#: Numbers of negatives that a pair may be below and still count as a hit.
+#: Numbers K of Hits@K for pairs that share negatives.
 HITS = (20, 50, 100)
-#: Scores of negatives of each pair that are in memory at a time.
+#: Number of scores of pairs' own negatives that are in memory at a time.
 _SCORES = 1 << 20
 
 

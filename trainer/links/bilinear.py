@@ -11,7 +11,7 @@ from gnnloom.trainer.kernels.dispatch import score_block, score_pairs
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.place.place import Place
 
-#: The smallest length that a row counts as having, as in ``torch.nn.CosineSimilarity``.
+#: Lower bound of the length of a row, as in ``torch.nn.CosineSimilarity``.
 _SHORTEST = 1e-8
 
 
@@ -38,7 +38,7 @@ class Dot(Decoder):
         return row_products(self.weighted(source), self.side(target), self.place)
 
     def factors(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Factors of both rows for ranking pairs; exchanged rows have the same products, to the last bit."""
+        """Factors of both rows for ranking pairs; swapped rows have the same products, to the last bit."""
         return self.weighted(source), self.side(target)
 
     def scores_of_pairs(self, source: Tensor, target: Tensor) -> Tensor:
@@ -62,8 +62,8 @@ class Cosine(Dot):
 class DistMult(Dot):
     """The scalar product with a learned weight for each column, and for each of several scores.
 
-    All weights begin as 1, where the score is the scalar product. Yang, Yih, He, Gao, Deng, "Embedding Entities and
-    Relations for Learning and Inference in Knowledge Bases" (ICLR 2015), section 3.1.
+    All weights begin as 1, so that the initial score is the scalar product. Yang, Yih, He, Gao, Deng, "Embedding
+    Entities and Relations for Learning and Inference in Knowledge Bases" (ICLR 2015), section 3.1.
     """
 
     gives_several = True

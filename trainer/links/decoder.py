@@ -1,8 +1,8 @@
 """The contract of a decoder: scores of pairs from the rows of both ends.
 
 A decoder of your own is a subclass of :class:`Decoder`, named as ``--decoder mypackage.mydecoder:MyDecoder`` or by the
-descriptor of another package. It defines ``forward``, and ``create_parameters`` if it has parameters. The rows are
-whole, whatever the algorithm, and every pair is on one rank: a decoder is plain PyTorch on some pairs, and needs no
+descriptor of another package. It defines ``forward``, and ``create_parameters`` if it has parameters. With every
+algorithm, rows are whole and every pair is on one rank: a decoder is plain PyTorch on some pairs, and needs no
 communication. Its parameters are the same on every rank; the trainer sums their gradients over the ranks.
 """
 
@@ -30,12 +30,12 @@ class Decoder(nn.Module, ABC):
 
     Attributes:
         dim: width of the rows.
-        num_outputs: scores of a pair: one, or for instance one per class.
-        place: where the rows are.
+        num_outputs: number of scores of a pair: one, or for instance one per class.
+        place: place of the rows.
         options: the decoder's own options by name, checked.
     """
 
-    #: What a descriptor says of a decoder, for a class that a user names; see
+    #: Contents of a decoder's descriptor, for a class that a user names; see
     #: :class:`~gnnloom.trainer.links.decoders.kind.DecoderKind`.
     own_options: ClassVar[Mapping[str, Option]] = {}
     is_symmetric: ClassVar[bool] = False
@@ -47,10 +47,10 @@ class Decoder(nn.Module, ABC):
         """Initialize the parameters. Communicates nothing.
 
         Args:
-            seed: seed of what ``create_parameters`` draws, the same on every rank.
+            seed: seed of the draws of ``create_parameters``, the same on every rank.
 
         Raises:
-            InputError: the decoder gives one score, and several are wanted.
+            InputError: the decoder gives one score, but several are needed.
         """
         super().__init__()
         if num_outputs > 1 and not self.gives_several:
@@ -59,7 +59,7 @@ class Decoder(nn.Module, ABC):
                 " needed, such as one per class; use distmult or mlp"
             )
         self.dim, self.num_outputs, self.place, self.options = dim, num_outputs, place, options or {}
-        # Modules of torch draw from its global generator, so parameters are the same on every rank.
+        # torch modules draw from the global generator, so parameters are the same on every rank.
         with seeded(seed), place.creating_modules():
             self.create_parameters()
 
@@ -70,7 +70,7 @@ class Decoder(nn.Module, ABC):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Scores of pairs; differentiable.
 
-        A pair's scores depend on its own rows only.
+        A pair's scores depend only on its own rows.
 
         Args:
             source, target: (num_pairs, dim) rows of both ends.
@@ -80,10 +80,10 @@ class Decoder(nn.Module, ABC):
         """
 
     def scores_of_pairs(self, source: Tensor, target: Tensor) -> Tensor:
-        """(num_pairs,) scores of pairs, without a gradient; the bits depend on the two rows only.
+        """(num_pairs,) scores of pairs, without a gradient; the bits depend only on the two rows.
 
-        This holds for gnnloom's own decoders by construction. Others are asked for equal numbers of pairs each time, so
-        it holds if torch treats all rows of a matrix alike.
+        This holds for gnnloom's own decoders by construction. Other decoders always get the same number of pairs, so it
+        holds if torch treats all rows of a matrix alike.
 
         Args:
             source, target: (num_pairs, dim) rows of both ends.

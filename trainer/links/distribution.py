@@ -23,14 +23,14 @@ def score_distribution(comm: Communicator, place: Place, positive: Tensor, negat
     are.
 
     Args:
-        positive, negative: of this rank, of any shapes.
+        positive, negative: scores of this rank, of any shapes.
 
     Returns:
         ``range``, the lowest and the highest score, and ``positive`` and ``negative``, a count for each bin; as JSON.
         Empty if no score is finite.
     """
     scores = [_finite(each) for each in (positive, negative)]
-    # Of two numbers that are negated, the smallest one is the largest.
+    # Negated, the smallest number becomes the largest.
     ends = place.tensor([-np.inf, -np.inf], torch.float64)
     for each in scores:
         if len(each):
@@ -51,7 +51,7 @@ def _finite(scores: Tensor) -> Tensor:
 
 
 def _counted(scores: Tensor, lowest: float, highest: float) -> Tensor:
-    # Equal scores only: all scores are in the first bin.
+    # If all scores are equal, they are in the first bin.
     width = (highest - lowest) or 1.0
     bins = ((scores - lowest) / width * NUM_BINS).clamp(max=NUM_BINS - 1).to(torch.int64)
     return torch.bincount(bins, minlength=NUM_BINS)

@@ -24,8 +24,8 @@ class PairLoss:
 
     Attributes:
         name: as given with ``--loss``.
-        sum_of: the sum of the terms, from the scores and the margin.
-        terms_per_pair: terms of a positive pair, from the number of its negatives.
+        sum_of: computes the sum of the terms from the scores and the margin.
+        terms_per_pair: computes the number of terms of a positive pair from the number of its negatives.
     """
 
     name: str
@@ -43,7 +43,7 @@ class PairLoss:
             positive: (num_pairs,) scores.
             negative: (num_pairs, count) scores of the negatives of every pair.
             num_terms: number of terms of all ranks; see :meth:`num_terms`.
-            margin: of the loss ``margin``.
+            margin: margin of the loss ``margin``.
         """
         return self.sum_of(positive, negative, margin) / max(num_terms, 1)
 

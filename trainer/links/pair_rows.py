@@ -21,7 +21,7 @@ from gnnloom.trainer.place.place import Place
 
 #: Moves a matrix of some width from one layout to another, as operators do; differentiable and collective.
 Align = Callable[[Tensor, Layout, Layout, int], Tensor]
-#: From ids of vertices of this rank, of any shape, the numbers of their rows.
+#: Maps ids of this rank's vertices, in an array of any shape, to the numbers of their rows.
 Numbering = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
@@ -53,8 +53,8 @@ class PairRows:
             dim: width of the model's output.
             owners: rank of every vertex: on row shards the array of the partition, on grids :class:`GridOwners`; None
                 for one rank.
-            align: the operator's; not needed if every rank of ``source`` has rows of its own.
-            local_numbers: from the vertices of this rank's rows, what finds the rows of vertices.
+            align: ``align`` of the operator; not needed if every rank of ``source`` has its own rows.
+            local_numbers: makes, from the vertices of this rank's rows, the object that finds rows of vertices.
         """
         self._source, self._align, self._owners = source, align, owners
         self.layout, self.dim = own_rows(source, num_vertices), dim
@@ -63,14 +63,14 @@ class PairRows:
         self._comm, self._place = self.layout.grid.comm, self.layout.place
 
     def owner(self, vertices: NDArray[np.int64]) -> NDArray[np.int32]:
-        """(num_vertices,) int32 the ranks that own some vertices. Collective."""
+        """(num_vertices,) int32 ranks that own some vertices. Collective."""
         return np.zeros(len(vertices), np.int32) if self._owners is None else self._owners[vertices]
 
     def spread(self, output: Tensor) -> Tensor:
         """The rows that this rank owns; differentiable. Collective, forward and backward.
 
-        Backward, every rank gets the gradient of all that it holds, also of what other ranks hold copies of, as any
-        loss leaves it behind. Free if every rank has whole rows of its own.
+        Backward, every rank gets the gradient of everything that it holds, including entries that other ranks also
+        hold, as with any loss. Free if every rank has its own whole rows.
 
         Args:
             output: (num_rows, columns held) of the model's layout.
@@ -85,8 +85,8 @@ class PairRows:
     def fetch(self, rows: Tensor, vertices: NDArray[np.int64]) -> Tensor:
         """The rows of any vertices; differentiable. Collective, forward and backward.
 
-        Ranks may ask for different numbers of vertices, also for none; those without a pair take part in the backward
-        pass too.
+        Ranks may request different numbers of vertices, or none; ranks without a pair also take part in the backward
+        pass.
 
         Args:
             rows: (num_mine, dim) of :meth:`spread`.
@@ -102,7 +102,7 @@ class PairRows:
     def numbered(self, rows: Tensor, *ends: NDArray[np.int64]) -> tuple[Tensor, list[NDArray[np.int64]]]:
         """Rows of vertices that may repeat, such as all sources and all targets; differentiable. Collective.
 
-        Every row is fetched once, however often its vertex occurs. On one rank, the rows stay where they are.
+        Every row is fetched once, even if its vertex occurs several times. On one rank, the rows are not copied.
 
         Args:
             rows: (num_mine, dim) of :meth:`spread`.
@@ -120,7 +120,7 @@ class PairRows:
     def ends(self, rows: Tensor, *ends: NDArray[np.int64]) -> list[Tensor]:
         """Like :meth:`numbered`, but every array's rows in its shape. Collective.
 
-        Takes memory for a row of every element; see :mod:`gnnloom.trainer.links.pair_sums` for what takes less.
+        Takes memory for a row of every element; see :mod:`gnnloom.trainer.links.pair_sums` for sums in less memory.
 
         Returns:
             For each array, a tensor of its shape and ``dim``.
@@ -132,7 +132,7 @@ class PairRows:
 class GridOwners:
     """Ranks of a process grid that own vertices, computed from their positions.
 
-    Looking up is collective if ``orders`` communicate, like the orders of a partition.
+    Look-ups are collective if ``orders`` communicate, like the orders of a partition.
     """
 
     def __init__(self, source: Layout, orders: VertexOrders) -> None:
@@ -155,13 +155,13 @@ def own_rows(source: Layout, num_vertices: int) -> Layout:
     """The layout that splits the rows of another one among the ranks that hold their columns and copies.
 
     Returns:
-        A layout without copies and with all columns; ``source`` itself if it is one.
+        A layout without copies and with all columns; ``source`` itself if it has these properties.
     """
     axes = _row_axes(source)
     if axes == source.row_axes:
         return source
     first = source.grid.span(num_vertices, source.row_axes)[0]
-    # The further axes vary fastest, so what they split of all rows is what they split of this rank's.
+    # The further axes vary fastest, so they split this rank's rows in the same way as all rows.
     start, stop = source.grid.span(num_vertices, axes)
     return replace(source, vertex=source.vertex[start - first : stop - first], row_axes=axes, column_axes=())
 
@@ -191,8 +191,8 @@ def taken_ends(
 ) -> tuple[Tensor, Tensor]:
     """The rows of both ends of pairs; differentiable, with the bits of two calls of :func:`taken_rows`.
 
-    The gradient is added up in the memory of the first end's, as autograd does where it can. The forecast of memory
-    cannot tell where, so it is not left to autograd.
+    The gradient is added up in the memory of the first end's gradient, as autograd does when it can. The forecast of
+    memory cannot tell when, so this is not left to autograd.
 
     Args:
         rows: (num_rows, dim).

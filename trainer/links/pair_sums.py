@@ -20,7 +20,7 @@ from gnnloom.trainer.links.losses import PairLoss
 from gnnloom.trainer.links.pair_products import row_products_of_pairs
 from gnnloom.trainer.place.place import Place
 
-#: Rows of one end, or of all negatives, that are in memory at a time: they stay in the caches.
+#: Number of rows of one end, or of all negatives, in memory at a time: they stay in the caches.
 _ROWS: Final = 1 << 12
 #: From a range of the pairs and the rows of every end there, the () float64 sum of the pairs' terms; differentiable.
 #: Rows have the shape of their numbers, and then the width. Communicates nothing.
@@ -60,7 +60,7 @@ def pair_loss(
     Args:
         rows: (num_rows, dim), such as the rows of :meth:`gnnloom.trainer.links.pair_rows.PairRows.numbered`.
         ends: numbers of rows: (num_pairs,) sources, (num_pairs,) targets and (num_pairs, count) negatives, which are
-            targets; then, if they have sources of their own, (num_pairs, count) these.
+            targets; then, if negatives have their own sources, (num_pairs, count) sources.
         num_terms, margin: see :class:`gnnloom.trainer.links.losses.PairLoss`.
     """
     if isinstance(decoder, Dot) and decoder.num_outputs == 1:
@@ -108,9 +108,9 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        # Nothing else holds the gradients, so autograd may keep them as they are instead of copying them.
+        # Nothing else holds the gradients, so autograd may keep them instead of copying them.
         found, ctx.gradients = ctx.gradients, None
-        # The sum itself is what is differentiated most of the time, and its factor is 1.
+        # Usually the sum itself is differentiated, with factor 1.
         if float(gradient) != 1:
             found = [None if each is None else each.mul_(gradient.to(each.dtype)) for each in found]
         return found[0], None, None, None, *found[1:]
@@ -127,7 +127,7 @@ def _add_gradients(
 
     Args:
         numbers, taken: numbers of rows, and copies of the rows.
-        gradients: of all rows and of the parameters; None where none is needed.
+        gradients: gradients of all rows and of the parameters; None if not needed.
     """
     leaves = [each for each in (*taken, *parameters) if each.requires_grad]
     if not leaves or not value.requires_grad:

@@ -37,7 +37,7 @@ class Perceptron(Decoder):
         with torch.no_grad():
             rows = source * target
             for number, layer in enumerate(self.layers):
-                # Not by a library's product of matrices, whose bits depend on the number of rows.
+                # Not with a library's matrix product, whose bits depend on the number of rows.
                 weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
                 rows = score_block(rows if number == 0 else rows.relu_(), weight, self.place).add_(bias)
         return rows.squeeze(1)

@@ -1,7 +1,7 @@
-"""Ranks of positive pairs among negatives, and what is reported of them: exact counts, on any number of ranks.
+"""Ranks of positive pairs among negatives, and figures from these ranks: exact counts, on any number of MPI ranks.
 
-What is summed over pairs and ranks are integers, so a figure has the same bits on any number of ranks and in any order
-of the pairs. Scores that are not a number never help: such a positive counts as the lowest score, such a negative as
+Only integers are summed over pairs and ranks, so a figure has the same bits on any number of ranks and in any order of
+    the pairs. Scores that are not a number never help: such a positive counts as the lowest score, such a negative as
 the highest.
 """
 
@@ -20,9 +20,9 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.place.place import Place
 
-#: Scores of another rank that are in memory at a time.
+#: Number of scores of another rank in memory at a time.
 BLOCK: Final = 1 << 20
-#: Fractions are summed as multiples of this one. Its inverse is the precision of float64.
+#: Fractions are summed as multiples of this fraction. Its inverse is the precision of float64.
 _UNIT: Final = 1 << 53
 #: Integers are summed over ranks in pieces of this many bits.
 _BITS, _PIECES = 31, 4
@@ -30,7 +30,7 @@ _BITS, _PIECES = 31, 4
 
 @dataclass(frozen=True)
 class Higher:
-    """For each of this rank's scores, how many other scores are higher.
+    """For each of this rank's scores, the number of higher scores.
 
     Attributes:
         above: (num_scores,) int64 number of scores above it.
@@ -47,19 +47,19 @@ class Higher:
 
     @classmethod
     def joined(cls, parts: Sequence[Higher]) -> Higher:
-        """The counts of several parts of this rank's scores, one after the other; of none without parts."""
+        """The counts of several parts of this rank's scores, one after the other; empty without parts."""
         nothing = np.empty(0, np.int64)
         above, at_least = ([getattr(each, name) for each in parts] for name in ("above", "at_least"))
         return cls(np.concatenate([nothing, *above]), np.concatenate([nothing, *at_least]))
 
 
 def positive_scores(scores: Tensor) -> Tensor:
-    """Scores of positives, as they are compared; see the module."""
+    """Scores of positives in the form for comparisons; see the module."""
     return scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
 def negative_scores(scores: Tensor) -> Tensor:
-    """Scores of negatives, as they are compared; see the module."""
+    """Scores of negatives in the form for comparisons; see the module."""
     return scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
@@ -76,7 +76,7 @@ def count_higher(comm: Communicator, place: Place, scores: Tensor, others: Tenso
     mine = place.to_numpy(scores)
     order = np.argsort(mine)
     ascending = mine[order]
-    # Of the others, how many have how many of this rank's scores below them, and at most as high.
+    # Histograms of other scores by the number of this rank's scores that are lower, and that are at most as high.
     below, at_most = np.zeros((2, len(mine) + 1), np.int64)
     total = 0
     for some in _ascending_blocks(comm, place, others, block):
@@ -103,7 +103,7 @@ def _ascending_blocks(comm: Communicator, place: Place, others: Tensor, block: i
 
 
 def count_higher_in_rows(scores: Tensor, others: Tensor, place: Place) -> Higher:
-    """Count the scores of a row of its own that are higher than each score. Communicates nothing.
+    """For each score, count the higher scores in its own row of other scores. Communicates nothing.
 
     Args:
         scores: (num_scores,).
@@ -119,8 +119,8 @@ class PoolRanks:
     """All positives of a split among one pool of negatives. Methods are collective.
 
     Attributes:
-        among_negatives, among_positives: of this rank's positives; each counts itself as one that is as high.
-        num_positives, num_negatives: of all ranks.
+        among_negatives, among_positives: counts for this rank's positives; each counts itself as equally high.
+        num_positives, num_negatives: numbers over all ranks.
     """
 
     comm: Communicator
@@ -167,7 +167,7 @@ class PoolRanks:
     def hits(self, count: int) -> float | None:
         """Share of the positives that are strictly above the ``count``-th highest negative; None without positives.
 
-        All positives are if there are fewer negatives, as in the evaluator of the Open Graph Benchmark.
+        If there are fewer negatives, all positives count, as in the evaluator of the Open Graph Benchmark.
         """
         if not self.num_positives:
             return None
@@ -182,7 +182,7 @@ class PoolRanks:
 
 @dataclass(frozen=True)
 class ListRanks:
-    """Positives that each have a list of negatives of their own. Methods are collective.
+    """Positives that each have their own list of negatives. Methods are collective.
 
     A positive's rank is (number above + number at least as high) / 2 + 1: the middle of the places that it may take
     among equal scores. As in the evaluator of the Open Graph Benchmark, whose figures these are.
@@ -235,7 +235,7 @@ def exact_totals(comm: Communicator, place: Place, numbers: Sequence[int]) -> li
     """Sums over all ranks of integers from 0 to 2^124 - 1; sums may exceed 64 bits. Collective."""
     shifts = [_BITS * piece for piece in range(_PIECES)]
     pieces = [number >> shift & (1 << _BITS) - 1 for number in numbers for shift in shifts]
-    # int64, as the pieces of 2^32 ranks would fit.
+    # int64, because the pieces of 2^32 ranks would fit.
     totals = place.tensor(pieces, torch.int64)
     comm.all_reduce(totals, Kind.METRICS)
     rows = totals.view(len(numbers), _PIECES).tolist()

@@ -1,6 +1,6 @@
-"""Scores without gradients, in bounded memory: of given pairs, and of sources with all vertices.
+"""Computes scores without gradients, in bounded memory: of given pairs, and of sources with all vertices.
 
-Every rank has pairs or sources of its own. A rank fetches the rows of its pairs; the rows of sources then go from rank
+Every rank has its own pairs or sources. A rank fetches the rows of its pairs; the rows of sources then go from rank
 to rank, and each rank scores them with the vertices that it owns.
 """
 
@@ -20,7 +20,7 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.pair_rows import PairRows
 
-#: Pairs whose rows are fetched at a time.
+#: Number of pairs whose rows are fetched at a time.
 _PAIRS: Final = 1 << 16
 
 
@@ -29,8 +29,8 @@ class Lists:
     """A list of vertices for each source, such as its known targets.
 
     Attributes:
-        start, stop: (num_sources,) int64 where each list begins in ``vertex``, and where it ends; lists may overlap.
-        vertex: (num_listed,) int64, in any order, also several times.
+        start, stop: (num_sources,) int64 positions at which each list begins and ends in ``vertex``; lists may overlap.
+        vertex: (num_listed,) int64, in any order, possibly repeated.
     """
 
     start: NDArray[np.int64]
@@ -44,7 +44,7 @@ class Lists:
         return cls(offset[:-1], offset[1:], np.concatenate([np.empty(0, np.int64), *lists]))
 
     def moved(self, by: int) -> Lists:
-        """The lists with another number added to all vertices."""
+        """The lists with an offset added to all vertices."""
         return Lists(self.start, self.stop, self.vertex + by) if by else self
 
     @property
@@ -58,9 +58,9 @@ class BlockSizes:
     """Sizes of the blocks in memory.
 
     Attributes:
-        sources: sources that a rank sends to all others.
-        listed: vertices in their lists; a single list may be longer.
-        targets: vertices of a rank that they are scored with.
+        sources: number of sources that a rank sends to all others.
+        listed: number of vertices in their lists; a single list may be longer.
+        targets: number of a rank's vertices with which they are scored.
     """
 
     sources: int = 256
@@ -79,11 +79,11 @@ class BlockSizes:
 
 @dataclass(frozen=True)
 class SourceBlock:
-    """Some sources of one rank, as every rank sees them.
+    """Some sources of one rank, in every rank's view.
 
     Attributes:
         rank: the rank that has them.
-        span: which of its sources they are.
+        span: range of its sources.
         rows: (num_sources, dim).
         listed: (2, num_mine) int64: numbers of sources in the block, and of this rank's rows, that their lists contain.
     """
@@ -130,7 +130,7 @@ class AllTargets:
         counts = self.comm.gather_numbers([len(ranges)])[:, 0].astype(np.int64).tolist()
         for turn in self.place.steps(range(max(counts))):
             start, stop = ranges[turn] if turn < len(ranges) else (0, 0)
-            # All ranks at the same time; each then holds the rows of one of its blocks.
+            # All ranks fetch at the same time; each then holds the rows of one of its blocks.
             (mine,) = self.pair_rows.ends(self.rows, sources[start:stop])
             for rank, count in enumerate(counts):
                 if turn < count:
@@ -158,7 +158,7 @@ class AllTargets:
         Communicates nothing.
 
         Args:
-            nan: takes the place of scores that are not a number.
+            nan: replacement for scores that are not a number.
 
         Yields:
             The number of the first row, and (num_sources, num_targets) scores, which the caller may overwrite.
@@ -199,7 +199,7 @@ def _numbered(lists: Lists, start: int, stop: int, others: Sequence[NDArray[np.i
     first, numbers = lists.start[start:stop], np.arange(stop - start)
     lengths = lists.stop[start:stop] - first
     of_lists = np.repeat(numbers, lengths)
-    # Positions of the vertices: positions of a list follow each other.
+    # Positions of the vertices: positions of a list are consecutive.
     at = np.arange(len(of_lists)) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
     vertices = [lists.vertex[at], *(each[start:stop] for each in others)]
     return np.stack([np.concatenate([of_lists, *[numbers] * len(others)]), np.concatenate(vertices)])

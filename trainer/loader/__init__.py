@@ -1,1 +1,1 @@
-"""Batches of sampled vertices for models that other libraries or users wrote, in loops of their own."""
+"""Batches of sampled vertices for models of other libraries or users, in their own training loops."""

@@ -10,7 +10,7 @@ from typing import Final
 FEATURES: Final = ("float32", "bf16", "float64", "none")
 #: The split of all vertices.
 ALL_VERTICES: Final = "all"
-#: The weights of edges as they are stored.
+#: Stands for the stored weights of edges.
 STORED: Final = "stored"
 #: Names that PyG gives the columns of edges.
 EDGE_NAMES: Final[Mapping[str, str]] = MappingProxyType(

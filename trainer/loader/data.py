@@ -1,4 +1,4 @@
-"""Batches as ``Data`` or ``HeteroData`` of PyTorch Geometric, which is imported here only."""
+"""Batches as ``Data`` or ``HeteroData`` of PyTorch Geometric, which is imported only here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_installed() -> None:
 
 def as_data(fields: Fields, *, has_types: bool) -> Data | HeteroData:
     """A batch; its tensors are not copied."""
-    # Their import takes seconds, and they need not be installed.
+    # Importing them takes seconds, and they need not be installed.
     from torch_geometric.data.data import Data  # noqa: PLC0415
     from torch_geometric.data.hetero_data import HeteroData  # noqa: PLC0415
 

@@ -20,14 +20,14 @@ _STEP: Final = 0x1E3779B97F4A7C15
 
 
 class EpochCounter:
-    """Gives every iteration the epoch after the one before, whichever process iterates.
+    """Gives every iteration the next epoch, in any process.
 
-    ``torch.utils.data.DataLoader`` iterates in processes of its own, and not in the process that it is used in. The
+    ``torch.utils.data.DataLoader`` iterates in its own processes, and not in the process that uses it. The
     processes of one iteration share the seed that the data loader draws for it. The first process that asks claims an
     epoch for that seed, and each other process takes that epoch once: programs that call ``torch.manual_seed`` before
     every epoch give several iterations the same seed. There is no lock between processes: a process writes the claim
-    before it advances the counter, and reads the two in the other order, so that two which ask at the same time claim
-    the same epoch. The threads of one process share a lock.
+    before it advances the counter, and reads the two in the other order, so that two processes that ask at the same
+    time claim the same epoch. The threads of one process share a lock.
 
     Copies that torch makes for its processes share the memory; all others have their own.
     """
@@ -44,7 +44,7 @@ class EpochCounter:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=Lock())
-        # What torch sends to its processes is shared already.
+        # Tensors that torch sends to its processes are already shared.
         self._shared.share_memory_()  # type: ignore[no-untyped-call]
 
     def set(self, epoch: int) -> None:
@@ -66,7 +66,8 @@ class EpochCounter:
         """The epoch of an iteration that begins now in this process."""
         info = get_worker_info()
         if info is not None:
-            # One thread of a worker iterates, and a lock might be held by another one when it was forked.
+            # Only one thread of a worker iterates, and another thread might have held a lock when the worker was
+            # forked.
             return self._claim(info.seed - info.id, info.id)
         with self._lock:
             epoch = self.next

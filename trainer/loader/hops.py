@@ -1,4 +1,4 @@
-"""One graph for all layers of a batch, as message passing takes it: pairs of numbers, in the order of hops.
+"""Makes one graph for all layers of a batch, in the form of message passing: pairs of numbers, in the order of hops.
 
 Neighbors have to be drawn once for every vertex (``draw_once`` of
 :class:`~gnnloom.storage.sampling.neighbor.NeighborSampler`). The rows of each layer then begin with the rows of the
@@ -32,8 +32,8 @@ class Hops:
         vertices: (num_vertices,) int64 vertices of the whole graph.
         edge_index: (2, num_edges) int64 sources and targets of the edges, in the order of the targets.
         num_sampled_nodes: number of seeds, and of the vertices that each hop adds; the last hop may add none.
-        num_sampled_edges: number of edges to the seeds, and to the vertices that each hop but the last adds.
-        entry: (num_edges,) int64 position of each edge in the matrix of the whole graph; None if it is not known.
+        num_sampled_edges: number of edges to the seeds, and to the vertices that each hop except the last adds.
+        entry: (num_edges,) int64 position of each edge in the matrix of the whole graph; None if unknown.
     """
 
     vertices: Tensor
@@ -86,7 +86,7 @@ def edge_weight(batch: LayeredBatch, normalization: str, place: Place) -> Tensor
         InputError: a degree is negative or not finite.
     """
     block = batch.blocks[0]
-    # A row without nonzeros has none to draw; its factor does not matter.
+    # A row without nonzeros has no entry to draw; its factor does not matter.
     share = batch.row_nnz[: block.num_rows] / np.maximum(np.diff(block.indptr), 1)
     return scaled_entries(block, scaling("the vertices of a batch", normalization, batch.degree, place), place, share)
 
@@ -95,8 +95,8 @@ def scaled_entries(matrix: CSR, sides: Scaling, place: Place, share: NDArray[np.
     """(nnz,) entries of diag(share) diag(left) A diag(right), of the dtype of sums.
 
     Args:
-        sides: of the rows and columns of the matrix.
-        share: (num_rows,) further factors of the rows; None for ones.
+        sides: factors of the rows and columns of the matrix.
+        share: (num_rows,) further factors of the rows; None if all are 1.
     """
     left, right = place.to_numpy(sides.left), place.to_numpy(sides.right)
     rows = np.ones(matrix.num_rows) if share is None else share

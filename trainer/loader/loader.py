@@ -1,4 +1,4 @@
-"""Iterates over the batches of a stream: in this process, with threads that prepare ahead, or in workers of torch."""
+"""Iterates over the batches of a stream: in this process, with threads that prepare ahead, or in torch's workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch_geometric.data.hetero_data import HeteroData
 
 LOGGER: Final = logging.getLogger("gnnloom.loader")
-#: Threads that prepare batches, at most, unless a number is given: they share the memory's bandwidth with the model.
+#: Default maximum of threads that prepare batches: they share the memory's bandwidth with the model.
 _THREADS: Final = 4
 
 
@@ -31,10 +31,11 @@ class Schedule:
     """The batches of an iteration, and how they are prepared.
 
     Attributes:
-        rank, size: of the batches of an epoch, those with the numbers ``rank``, ``rank + size``, and so on.
+        rank, size: the iteration has the batches ``rank``, ``rank + size``, and so on, of an epoch.
         drop_last: leave out a last batch that is smaller than the others, and batches that not every rank has.
-        threads: that prepare batches ahead; None for one per core, at most 4, and none in workers of torch.
-        pool: batches that are prepared ahead, at most; None for one more than threads.
+        threads: number of threads that prepare batches ahead; None for one per core, at most 4, and none in torch's
+            workers.
+        pool: maximum number of batches that are prepared ahead; None for one more than threads.
     """
 
     rank: int = 0
@@ -57,7 +58,7 @@ class Schedule:
 
     @property
     def num_ahead(self) -> int:
-        """Batches that are prepared ahead, at most."""
+        """Maximum number of batches that are prepared ahead."""
         # While one is taken, every thread has another one to prepare. Each more is memory of a whole batch.
         return self.num_threads + 1 if self.pool is None else self.pool
 
@@ -65,9 +66,9 @@ class Schedule:
 class Loader(IterableDataset["Data | HeteroData"]):
     """The batches of one rank, epoch after epoch, as ``Data`` or ``HeteroData`` of PyTorch Geometric.
 
-    Every iteration has the next epoch; :meth:`set_epoch` chooses another one. Any process can make any batch, so a copy
-    in another process gives the same batches. In the workers of ``torch.utils.data.DataLoader(loader, batch_size=None,
-    num_workers=K)`` each worker makes every K-th batch, and the batches keep their order.
+    Every iteration has the next epoch; :meth:`set_epoch` chooses another epoch. Any process can make any batch, so a
+    copy in another process gives the same batches. In the workers of ``torch.utils.data.DataLoader(loader,
+    batch_size=None, num_workers=K)`` each worker makes every K-th batch, and the batches keep their order.
 
     Attributes:
         source: source of the batches.
@@ -75,10 +76,10 @@ class Loader(IterableDataset["Data | HeteroData"]):
     """
 
     def __init__(self, source: Source, schedule: Schedule, epoch: int = 0) -> None:
-        """Open the source, so that what is missing is found before the first batch is asked for.
+        """Open the source, so that missing data are found before the first batch.
 
         Raises:
-            InputError: something is missing, or no batch is left for a rank.
+            InputError: data are missing, or no batch is left for a rank.
         """
         self.source, self.schedule = source, schedule
         self._epochs = EpochCounter(epoch)
@@ -125,7 +126,7 @@ class Loader(IterableDataset["Data | HeteroData"]):
         self._epochs.set(epoch)
 
     def __iter__(self) -> Iterator[Data | HeteroData]:
-        # The epoch is chosen when the first batch is asked for: Lightning also makes iterators that it never uses.
+        # The epoch is chosen at the first batch: Lightning also makes iterators that it never uses.
         numbers, worker, schedule = self._numbers, get_worker_info(), self.schedule
         if worker is not None:
             numbers = numbers[worker.id :: worker.num_workers]

@@ -35,7 +35,7 @@ class PairsSource(SeededSource):
         negatives: number of negatives to draw for each pair, if its split has no stored negatives; 0 for pairs alone;
             None for the negatives of an evaluation.
         negative_sampler: see :data:`gnnloom.trainer.links.choices.NEGATIVE_SAMPLERS`.
-        strict_negatives: draw again what is known in training.
+        strict_negatives: draw negatives again that are known in training.
         exclude_targets: draw neighbors as if the graph lacked the edges of the batch's pairs.
     """
 

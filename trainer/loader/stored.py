@@ -1,4 +1,4 @@
-"""Batches that were drawn and packed before, which are read segment after segment."""
+"""Stored batches, drawn and packed earlier, which are read segment after segment."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class StoredTypedSource(Source):
         samples: their key.
         rank: of the ranks that they were drawn for.
         counter: counts the bytes that are read; None for no count.
-        views: open what batches are made from.
+        views: open the data from which batches are made.
     """
 
     vertices: Mapping[str, VertexChoice]
@@ -104,7 +104,7 @@ class StoredTypedSource(Source):
         return self.stream(made)
 
     def stream(self, make: Callable[[StoredBatch[HeteroBatch], dict[Any, Fields]], Made]) -> Batches[Made]:
-        """Open the samples that batches are made from; see :meth:`Source.open`.
+        """Open the samples from which batches are made; see :meth:`Source.open`.
 
         Args:
             make: makes a batch from the stored batch, and its fields by type and by relation.

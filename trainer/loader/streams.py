@@ -1,4 +1,4 @@
-"""What batches are made from: a source opens a stream of them in any process, and says which fields a batch has."""
+"""Sources of batches: a source opens a stream of batches in any process, and defines the fields of a batch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, hops_of
 from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields
 from gnnloom.trainer.place.place import Place
 
-#: What a batch has, by the names that PyG gives it; in a graph with types, such fields by type and by relation.
+#: Fields of a batch by PyG's names; in a graph with types, such fields by type and by relation.
 Fields: TypeAlias = dict[Any, Any]
 
 
@@ -46,7 +46,7 @@ class BatchSize:
     Attributes:
         vertices: number of vertices by type.
         edges: number of edges by relation.
-        num_bytes: bytes of their numbers and of the features of the vertices.
+        num_bytes: bytes of the numbers of vertices and edges, and of the vertices' features.
     """
 
     vertices: Mapping[str, float]
@@ -60,13 +60,13 @@ class BatchSize:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source(ABC):
-    """Source of a stream, without anything that is open: other processes can have a copy.
+    """Source of a stream, without open files: it can be copied to other processes.
 
     Attributes:
         dataset: its folder.
         graph: key of the graph.
-        seed: of the random streams.
-        kept: arrays of features to keep that are not in use.
+        seed: seed of the random streams.
+        kept: unused arrays of features to keep.
         has_types: fields of batches are fields by type and by relation.
     """
 
@@ -82,10 +82,10 @@ class Source(ABC):
 
     @abstractmethod
     def open(self) -> Stream:
-        """Map what the batches are made from.
+        """Map the data from which batches are made.
 
         Raises:
-            InputError: something is missing, or an option is out of its range.
+            InputError: data are missing, or an option is out of range.
         """
 
 
@@ -95,7 +95,8 @@ class GraphSource(Source):
 
     Attributes:
         vertices: the data to read of the vertices.
-        normalization: of the weights of edges, as in :func:`gnnloom.trainer.loader.hops.edge_weight`; or ``STORED``.
+        normalization: normalization of the weights of edges, as in :func:`gnnloom.trainer.loader.hops.edge_weight`; or
+            ``STORED``.
         adj_t: the graph of a batch is a sparse matrix instead of pairs.
     """
 
@@ -123,7 +124,7 @@ class GraphSource(Source):
 
         Args:
             matrix: rows of its leading vertices; a column for every vertex.
-            weight: (nnz,) of the edges; None without.
+            weight: (nnz,) weights of the edges; None without weights.
             pairs: (2, nnz) sources and targets, if they are known.
         """
         if self.adj_t:
@@ -151,7 +152,7 @@ class GraphSource(Source):
         """The fields of the edges of a layered batch, and the names and numbers of its vertices and edges.
 
         Args:
-            batch: makes the batch, if weights follow from it.
+            batch: makes the batch, if weights depend on it.
         """
         if self.normalization == STORED:
             weight = self.stored_weight(matrix)
@@ -187,7 +188,7 @@ def _square(matrix: CSR, weight: Tensor | None, place: Place) -> Tensor:
     rest = np.full(matrix.num_columns - matrix.num_rows, matrix.nnz)
     parts = place.from_numpy(np.concatenate([matrix.indptr, rest])), place.from_numpy(matrix.indices.astype(np.int64))
     values = place.lasting((matrix.nnz,), place.sum_dtype).fill_(1) if weight is None else weight
-    # Checks would take longer than the batch: the sampler is known to make rows that are sorted.
+    # Checks would take longer than the batch, and the sampler always makes sorted rows.
     size = (matrix.num_columns, matrix.num_columns)
     return torch.sparse_csr_tensor(*parts, values, size=size, check_invariants=False)
 

@@ -44,7 +44,7 @@ from gnnloom.trainer.place.place import Place
 
 
 class TypedViews:
-    """Opens what batches of a graph with types are made from: mapped files. The forecast opens stated sizes instead."""
+    """Opens the mapped files from which batches of a graph with types are made; the forecast opens stated sizes."""
 
     def reverses(self, dataset: Dataset, key: str, graph: TypedGraph) -> Reverses:
         """The stored reverses of the relations of a graph."""
@@ -56,7 +56,7 @@ class TypedViews:
         return relations if reverses is None else relations | map_reverses(reverses, relations)
 
     def rows(self, relation: MappedRelation, neighbor_sampler: str) -> GraphView:
-        """The rows of a relation, from which vertices draw as a neighbor sampler says."""
+        """The rows of a relation, from which a neighbor sampler draws."""
         return drawn_view(relation.matrix, neighbor_sampler)
 
     def whole_rows(self, relation: MappedRelation) -> GraphView:
@@ -87,19 +87,19 @@ class TypedViews:
         kept: int,
         counter: ReadCounter | None,
     ) -> Batches[Made]:
-        """The batches of a rank that were drawn before; for arguments see :class:`StoredBatches`."""
+        """The stored batches of a rank; for arguments see :class:`StoredBatches`."""
         return StoredBatches(samples, rank, make, kept=kept, counter=counter)
 
     def packed(self, rows: NDArray[Any], choice: VertexChoice, where: str, vertices: NDArray[np.int64]) -> Tensor:
         """(num_vertices, num_features) features that were packed with a batch.
 
         Args:
-            rows: (num_vertices, num_features) as they are stored; their memory may be changed.
+            rows: (num_vertices, num_features) stored rows; their memory may be changed.
             where: the features, for messages.
             vertices: (num_vertices,) int64.
 
         Raises:
-            InputError: one is not a finite number, and this was to be looked for.
+            InputError: a feature is not a finite number, if this is checked.
         """
         place, found = choice.place, as_features(rows, "none", choice.place)
         if choice.finite:
@@ -118,10 +118,10 @@ class TypedSource(SeededSource):
     Attributes:
         vertices: the data to read of the vertices of each type that has some.
         features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
-        reverses: key of the reverses of the relations, to gather along as well; None without.
+        reverses: key of the reverses of the relations, along which batches also gather; None for no reverses.
         fanouts, joint: see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
-        has_types: without, the only type and the only relation have their fields in one ``Data``.
-        views: open what batches are made from.
+        has_types: if False, the only type and the only relation have their fields in one ``Data``.
+        views: open the data from which batches are made.
     """
 
     vertices: Mapping[str, VertexChoice]
@@ -137,7 +137,7 @@ class TypedSource(SeededSource):
         return Place(FEATURE_DTYPES.get(self.features, torch.float32))
 
     def map_relations(self, graph: TypedGraph) -> dict[str, MappedRelation]:
-        """The relations to gather along, with their reverses if these are asked for."""
+        """The relations along which batches gather, with their reverses if requested."""
         key, dataset = self.reverses, Dataset(self.dataset)
         return self.views.relations(graph, None if key is None else self.views.reverses(dataset, key, graph))
 
@@ -218,7 +218,7 @@ class TypedSource(SeededSource):
         return self.views.batches(NeighborBatches(sampler, seeds, make, views, self.cache_memory))
 
     def joined(self, found: dict[Any, Fields]) -> Fields:
-        """Fields by type and relation as the source gives them."""
+        """Fields by type and relation in the form of the source."""
         return joined_fields(found, self.place, has_types=self.has_types)
 
 

@@ -33,11 +33,11 @@ class VertexChoice:
     """Choice of the vertex data to read.
 
     Attributes:
-        key: of the vertex data; None for nothing.
+        key: key of the vertex data; None to read none.
         features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`.
         feature_norm: see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
         labels: read labels.
-        finite: look for features that are not finite numbers, which are an error.
+        finite: refuse features that are not finite numbers.
     """
 
     key: str | None
@@ -55,18 +55,18 @@ class VertexChoice:
 class VertexFields:
     """The tensors of a batch's vertices; any thread may ask for them.
 
-    The memory of features is used again as soon as nothing refers to them any more.
+    The memory of features is reused as soon as nothing refers to them.
     """
 
     def __init__(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> None:
-        """Map what is asked for.
+        """Map the requested data.
 
         Args:
             kept: arrays of features to keep that are not in use.
             dataset: its folder, for messages.
 
         Raises:
-            InputError: the vertices have no features or no labels, although they are asked for.
+            InputError: the vertices have no features or no labels, although they are requested.
         """
         self._choice, self._place = choice, choice.place
         self._arrays = {} if vertices is None else map_vertices(vertices)
@@ -91,15 +91,15 @@ class VertexFields:
 
     @property
     def views(self) -> dict[str, FeatureView]:
-        """The view of the features, if they are asked for, as the features of a graph without types."""
+        """The view of the features, if requested, in the form of a graph without types."""
         return {} if self._features is None else {ONLY_TYPE: self._features}
 
     def of(self, vertices: NDArray[np.int64], features: FeatureView | None = None) -> dict[str, Any]:
-        """``x`` (num_vertices, num_features), and the array ``y`` (num_vertices, ...), as far as they are asked for.
+        """``x`` (num_vertices, num_features), and the array ``y`` (num_vertices, ...), as far as requested.
 
         Args:
             vertices: (num_vertices,) int64.
-            features: the view to take ``x`` from, instead of the own one.
+            features: the view from which to take ``x``, instead of the object's own view.
         """
         found, features = dict[str, Any](), features or self._features
         if features is not None:
@@ -118,10 +118,10 @@ class VertexFields:
         return {name: split == SPLIT[value] for name, value in names.items()}
 
     def seeds(self, split: str, num_vertices: int) -> NDArray[np.int64]:
-        """The vertices of a split; only vertices with a known label, if labels are asked for.
+        """The vertices of a split; only vertices with a known label, if labels are requested.
 
         Args:
-            split: or ``ALL_VERTICES``, with and without labels.
+            split: a split, or ``ALL_VERTICES`` for all vertices, with and without labels.
             num_vertices: of the graph, or of the type.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The descriptor of a logger, and what it is opened with."""
+"""The descriptor of a logger, and the context in which it is opened."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Logger:
 
     Attributes:
         name: as given with ``--log``.
-        order: position among the choices; equal ones are sorted by name.
+        order: position among the choices; loggers of equal order are sorted by name.
         help: one line of help text.
         package: module that ``open`` imports; empty if it needs none.
-        install: what installs the package, such as ``gnnloom[mlflow]``.
+        install: requirement that installs the package, such as ``gnnloom[mlflow]``.
         open: opens the log of one run, on rank 0 only.
-        stays_in_run: it writes to the run's folder alone. Any other logger is used only if the command names it, not
+        stays_in_run: it writes only to the run's folder. Any other logger is used only if the command names it, not
             because the stored configuration of a run names it.
     """
 

@@ -1,4 +1,4 @@
-"""MLflow: a run on the tracking server that ``MLFLOW_TRACKING_URI`` names, by default files of this folder."""
+"""MLflow: a run on the tracking server that ``MLFLOW_TRACKING_URI`` names, by default files in the current folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gnnloom.storage.runs.run import MLFLOW_ID
 from gnnloom.trainer.loggers.logger import LogContext, Logger
 
-#: States of a run here, and what MLflow calls them.
+#: States of a run, and MLflow's names for them.
 _STATES = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
 
 
@@ -21,7 +21,7 @@ class _MlflowLog:
         from mlflow.entities import Metric  # noqa: PLC0415 - optional
 
         now = int(time.time() * 1000)
-        # One request for all figures, as the server may be far away.
+        # One request for all figures, because the server may be far away.
         self._client.log_batch(self._run_id, metrics=[Metric(name, each, now, epoch) for name, each in figures.items()])
 
     def close(self, state: str) -> None:

@@ -1,4 +1,4 @@
-"""All loggers: gnnloom's, and loggers that installed packages announce."""
+"""Finds all loggers: gnnloom's, and loggers of other installed packages."""
 
 from __future__ import annotations
 

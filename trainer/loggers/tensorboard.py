@@ -23,7 +23,7 @@ class _TensorBoardLog:
 def _open(context: LogContext) -> _TensorBoardLog:
     from torch.utils.tensorboard.writer import SummaryWriter  # noqa: PLC0415 - optional
 
-    # TensorBoard hides what an earlier session logged at the purged step or later: a resumed run repeats these epochs.
+    # TensorBoard hides entries of earlier sessions from the purged step on: a resumed run repeats these epochs.
     purged = context.first_epoch + 1 if context.first_epoch else None
     writer = SummaryWriter(str(context.folder / "tensorboard"), purge_step=purged)
     if not context.first_epoch:

@@ -120,7 +120,7 @@ def _check_forward(model: str, found: type[Any], *, has_types: bool) -> None:
         shown = ", ".join(str(each).partition(":")[0].partition("=")[0] for each in taken)
         expected = "(x, edge_index) or (x, edge_index, edge_weight)"
         if has_types:
-            expected = f"(x_dict, edge_index_dict), and perhaps {', '.join(TYPED)}"
+            expected = f"(x_dict, edge_index_dict), optionally with {', '.join(TYPED)}"
         raise InputError(f"model {model}: its forward takes ({shown}), expected {expected}")
 
 

@@ -143,14 +143,14 @@ MODE = ModeKind(
         "of_type": Option(
             default=None,
             kind=str,
-            help="In a graph with types, the type of the vertices whose labels to learn, with a model of your own",
+            help="In a graph with types, the type whose labels your own model predicts",
             metavar="TYPE",
         ),
         "relation": Option(
             default=None,
             kind=str,
-            help="In a graph with types, the relation whose pairs to learn (--task link, edge-class, edge-number), with"
-            " a model of your own",
+            help="In a graph with types, the relation whose pairs your own model predicts (--task link, edge-class,"
+            " edge-number)",
             metavar="NAME",
         ),
         "relation_fanout": RELATION_FANOUT,

@@ -88,7 +88,7 @@ class RowsOnly(WholeRows):
 
     def propagate(self, features: Tensor, layer: int, *, as_sums: bool = False) -> Tensor:  # noqa: ARG002
         raise InputError(
-            f"layer {layer}: the model says that it treats rows one by one (is_rowwise), but multiplies with the"
+            f"layer {layer}: the model says that it treats rows one by one (is_rowwise), but multiplies by the"
             " adjacency"
         )
 

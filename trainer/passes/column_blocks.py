@@ -152,7 +152,7 @@ class ColumnBlocks:
         return rows
 
     def ranges(self, bounds: Sequence[int]) -> Callable[[int, Tensor], None]:
-        """Writer of ranges of rows to a matrix of whole rows, each from its first row. Call :meth:`end` afterwards.
+        """A function that writes ranges of a matrix of whole rows, given their first row. Call :meth:`end` afterwards.
 
         Args:
             bounds: rows at which the ranges begin and end.
@@ -169,12 +169,12 @@ class ColumnBlocks:
         return lambda start, rows: store.write_range(0, start, self._place.to_numpy(rows))
 
     def end(self, number: int) -> None:
-        """Say that a block has been written."""
+        """Mark a block as written."""
         if self._store is not None:
             self._store.end(number)
 
     def mapped(self) -> Tensor:
-        """The rows of a matrix of whole rows, to be read; :meth:`check` them when they have been."""
+        """The rows of a matrix of whole rows; call :meth:`check` after reading them."""
         if self._store is None:
             return self._memory
         return self._place.from_numpy(self._store.mapped(0)).view(self.dtype)
@@ -183,13 +183,13 @@ class ColumnBlocks:
         """Compare a matrix of whole rows with the checksums of the written rows.
 
         Raises:
-            CorruptError: it has changed since.
+            CorruptError: the matrix has changed since it was written.
         """
         if self._store is not None:
             self._store.check(0)
 
     def drop(self, number: int) -> None:
-        """Free the disk space of a block, which nobody reads again."""
+        """Free the disk space of a block that is not read again."""
         if self._store is not None:
             self._store.drop([number])
 

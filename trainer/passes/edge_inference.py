@@ -1,9 +1,9 @@
-"""Exact scores of all vertices by a module of torch that takes edges: layer by layer where it offers its layers.
+"""Exact scores of all vertices by a torch module that takes edges: layer by layer if the module offers its layers.
 
-PyG's models do (``inference_per_layer``), and are then evaluated as by their own ``inference``: one pass over a rank's
-vertices per layer, with all neighbors of some vertices at a time. Other modules are called with all neighbors of some
-vertices, hop by hop. What a batch must contain for the scores to be exact is tried beforehand; see
-:mod:`gnnloom.trainer.models.networks.reach`.
+PyG's models do (``inference_per_layer``), and are then evaluated like with their own ``inference``: one pass over a
+rank's vertices per layer, with all neighbors of some vertices at a time. Other modules are called with all neighbors of
+some vertices, hop by hop. A trial finds out beforehand which vertices and edges a batch must contain so that scores are
+exact; see :mod:`gnnloom.trainer.models.networks.reach`.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class WholeInference:
         """Communicates nothing.
 
         Args:
-            inputs: kind to key of what the run's shards were made from.
-            operator: says which vertices the rank has.
-            feature_norm: how the features are scaled, once it is known.
+            inputs: kind to key of the inputs of the run's shards.
+            operator: provides the vertices of the rank.
+            feature_norm: scaling of the features, once it is known.
             reads_features: features are mapped from the dataset, instead of taken from the memory of the ranks.
         """
         self._dataset, self._inputs, self._operator, self._model = dataset, inputs, operator, model
@@ -108,7 +108,7 @@ class WholeInference:
         return find_reach(self._model, traits)
 
     def _agreed(self, reach: Reach) -> Reach:
-        """Share the first rank's finding with all ranks, because other processors might round otherwise. Collective."""
+        """Share the first rank's reach with all ranks, because other processors might round differently. Collective."""
         mine = [reach.by_layer, reach.hops, reach.reads_degrees, reach.is_exact, *reach.widths]
         # The same number of values on every rank: features, and the outputs of each layer.
         missing = self._model.num_layers + 1 - len(reach.widths)
@@ -172,7 +172,7 @@ class _EdgeLayer:
 
     def output(self, rows: Tensor, given: BatchEdges) -> Tensor:
         model = self._model
-        # Features may be of another dtype than parameters.
+        # Features and parameters may have different dtypes.
         rows = model.as_sums(rows)
         if self._layer is not None:
             return layer_output(model, self._layer, rows, given)

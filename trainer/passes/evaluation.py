@@ -1,4 +1,4 @@
-"""Exact outputs of a rank's vertices whose features, adjacency and activations may all be larger than memory."""
+"""Computes exact outputs of a rank's vertices; features, adjacency and activations may all be larger than memory."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Source:
     """Data that a streamed evaluation reads, on one rank.
 
     Attributes:
-        dataset: that the shards belong to; temporary files are in its folder.
+        dataset: dataset of the shards; temporary files are in its folder.
         normalization: of the adjacency; see :mod:`gnnloom.trainer.data.adjacency_scaling`.
         feature_norm: see :func:`gnnloom.trainer.data.vertex_data.settled_feature_norm`.
-        memory: bytes that the rank may take; 0 for its share of what is left.
-        known_seconds: of an evaluation like this one, if there was one: what the next one is expected to take.
+        memory: bytes that the rank may take; 0 for its share of free memory.
+        known_seconds: seconds of an earlier evaluation like this one, if any: the expected time of the next one.
     """
 
     comm: Communicator
@@ -63,7 +63,7 @@ class Source:
 def can_stream(model: Model | type[Model]) -> bool:
     """Whether a model's layers can be run on ranges of rows, with products in between.
 
-    Attention reads the rows of neighbors themselves.
+    Attention cannot: it reads the individual rows of neighbors.
     """
     return model.takes_blocks and model.multiplies and NEIGHBORS not in model.needs
 
@@ -73,11 +73,11 @@ class Report:
     """Report of a streamed evaluation.
 
     Attributes:
-        columns: most columns of a block.
+        columns: maximum number of columns of a block.
         on_disk: matrices between the steps were in temporary files.
         disk: maximum bytes of temporary files at one time, over all ranks.
         projected: expected seconds; None if nothing was on disk.
-        seconds: that it took.
+        seconds: measured seconds.
     """
 
     columns: int
@@ -93,17 +93,17 @@ class Report:
 def streamed_outputs(
     model: Model, source: Source, *, embeds: bool = False, scored: Tensor | None = None
 ) -> tuple[Outputs, Report]:
-    """The outputs of a model as it is, in evaluation mode, for all vertices. Collective; called without gradients.
+    """The outputs of the current model, in evaluation mode, for all vertices. Collective; called without gradients.
 
     Args:
-        embeds: with the last layer's input.
+        embeds: also return the last layer's input.
         scored: (num_scored,) int64 this rank's rows whose scores are wanted, ascending; None for all.
 
     Raises:
         InputError: the shards are not row shards.
         CollectiveError: the shards lack features, or there is no room in memory or on disk.
     """
-    # A place of its own, whose memory is free again afterwards.
+    # A separate place, whose memory is free again afterwards.
     place = Place(model.place.feature_dtype, source.num_threads)
     with _in_ranges(model) as operator:
         operator.form_groups()
@@ -117,9 +117,9 @@ class StatedBytes:
     """Bytes that :func:`streamed_outputs` takes on one rank, stated before it runs.
 
     Attributes:
-        memory: bytes of it at the worst moment.
+        memory: maximum bytes of memory at one time.
         temporary: bytes of temporary files; 0 if everything fits in memory.
-        mapped: bytes of the files that it maps at one time.
+        mapped: maximum bytes of files that it maps at one time.
     """
 
     memory: int
@@ -130,12 +130,12 @@ class StatedBytes:
 def stated_bytes(model: Model, source: Source, shard: RowShard, num_scored: int) -> StatedBytes:
     """Forecast what :func:`streamed_outputs` takes on one rank. Communicates nothing.
 
-    Where nobody says how much memory it may take, it takes a share of what is left on its machine: of this one, as if
-    all ranks were here.
+    If no memory is given, it takes a share of the free memory of its machine; here, of this machine, as if all ranks
+    were here.
 
     Args:
-        shard: of the rank.
-        num_scored: rows of the rank whose scores are wanted.
+        shard: shard of the rank.
+        num_scored: number of the rank's rows whose scores are wanted.
 
     Raises:
         BudgetError: not even one column of a product fits.
@@ -157,9 +157,9 @@ def stated_bytes(model: Model, source: Source, shard: RowShard, num_scored: int)
 @contextmanager
 def _in_ranges(model: Model) -> Iterator[RangeOperator]:
     """Let a model run on ranges of rows inside the block."""
-    # The grid of the run, whose groups exist: an MPI job has a limited number of them.
+    # The grid of the run, whose groups already exist: the number of groups in an MPI job is limited.
     operator = RangeOperator(model.operator.grid)
-    # The cheaper order forward, in the first layer too: no product is kept, and none is differentiated.
+    # The order that is cheaper forward, also in the first layer: no product is kept or differentiated.
     with model.multiplying_by(operator, input_is_kept=False, input_needs_gradient=True):
         yield operator
 
@@ -175,7 +175,7 @@ class _Evaluation:
         embeds: bool,
         scored: Tensor | None,
     ) -> None:
-        """Read what stays in memory, and decide what does. Collective."""
+        """Read data that stay in memory, and decide which matrices do. Collective."""
         self._started, self._source, self._comm = time.perf_counter(), source, source.comm
         self._embeds, self._scored = embeds, scored
         if not isinstance(source.shards, RowShards):
@@ -214,12 +214,12 @@ class _Evaluation:
         return int(self._comm.gather_numbers([self._matrices]).sum())
 
     def _projected(self) -> float:
-        """Say what the evaluation will take. Collective."""
+        """Log the expected time of the evaluation. Collective."""
         source, disk = self._source, self._disk_bytes()
         together(self._comm, lambda: check_room(source.dataset.path, disk) if self._comm.rank == 0 else None)
         seconds = self._sampled_seconds() if source.known_seconds is None else source.known_seconds
         if self._comm.rank == 0:
-            # It may take minutes where an epoch takes seconds; a run says so once.
+            # It may take minutes when an epoch takes seconds; a run reports this once.
             logger.log(
                 logging.WARNING if source.known_seconds is None else logging.INFO,
                 "evaluation from disk: products of %d columns at a time, %s of temporary files, about %.0f s",

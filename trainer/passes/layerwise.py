@@ -40,10 +40,10 @@ def map_graph(source: Source) -> tuple[WholeGraph, NDArray[np.int32] | None]:
 def map_graph_of(
     dataset: Dataset, inputs: Mapping[str, str], num_ranks: int
 ) -> tuple[WholeGraph, NDArray[np.int32] | None]:
-    """The graph that row shards were made from, and the rank of every vertex if there are several ranks.
+    """The graph behind row shards, and the rank of every vertex if there are several ranks.
 
     Args:
-        inputs: kind to key of what the shards were made from.
+        inputs: kind to key of the inputs of the shards.
     """
     graph = map_whole_graph(dataset.graph(inputs["graph"]))
     if num_ranks == 1:
@@ -52,7 +52,7 @@ def map_graph_of(
 
 
 def layerwise_scores(model: Model, source: Source) -> Tensor:
-    """Scores of a rank's vertices, with the model as it is. Collective.
+    """Scores of a rank's vertices, with the current model. Collective.
 
     Returns:
         (num_own, num_outputs) in the order of the rank's vertices; mapped from a temporary file; the next check of the
@@ -84,7 +84,7 @@ class _Layer:
 
         Args:
             vertices: (num_own,) int64, ascending.
-            operator: multiplies with the rows of a range, once they are loaded.
+            operator: multiplies by the rows of a range, once they are loaded.
         """
         self._model, self._graph, self._vertices = model, graph, vertices
         self._operator, self._layer = operator, layer
@@ -103,7 +103,7 @@ class _Layer:
             return empty_batch(num_layers)
         found = whole_rows(self._graph, vertices)
         block, count = found.blocks[0], len(vertices)
-        # The layers after this one have its output's rows, and are not asked for.
+        # Later layers have the rows of this layer's output, and are not computed here.
         later = CSR(0, np.zeros(count + 1, np.int64), np.empty(0, np.int32), None, count)
         blocks = (block,) * (layer + 1) + (later,) * (num_layers - layer - 1)
         return LayeredBatch(found.vertices, blocks, found.row_nnz, found.degree)

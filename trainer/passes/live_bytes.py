@@ -1,4 +1,4 @@
-"""The memory of the tensors that torch's operations work on."""
+"""Measures the memory of tensors in torch's operations."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside a ``with`` block, adds up the tensors of some rows that operations take and return, while they live.
+    """Inside a ``with`` block, adds up live tensors with a given number of rows that operations take and return.
 
     Attributes:
-        peak: most bytes at a time.
+        peak: maximum number of bytes at one time.
     """
 
     def __init__(self, num_rows: int) -> None:
         """Begin without tensors.
 
         Args:
-            num_rows: length of a dimension of the tensors that count; parameters have others.
+            num_rows: length of a dimension of counted tensors; dimensions of parameters have other lengths.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self._num_rows, self._live = num_rows, dict[int, int]()

@@ -1,4 +1,4 @@
-"""The memory and the disk space of a streamed evaluation, and what follows from them: blocks of columns, or none."""
+"""Computes the memory and disk space of a streamed evaluation, and the width of its blocks of columns."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.propagation.memory import RankSizes
 
-#: Share of the memory that is left which an evaluation takes: pages of its files need some, too.
+#: Share of the free memory for an evaluation: pages of its files also need memory.
 _SHARE: Final = 0.6
-#: Bytes of all matrices of a range of rows, and the most that they may be of the memory.
+#: Bytes of all matrices of a range of rows, and their maximum share of the memory.
 _RANGE_BYTES, _RANGE_SHARE = 48 << 20, 0.25
 
 
@@ -29,8 +29,8 @@ def granted_memory(given: int, available: int, ranks_here: int) -> int:
     """Bytes that a rank may take.
 
     Args:
-        given: bytes of each rank; 0 for its share of what its machine has left.
-        available: bytes that the machine has left.
+        given: bytes for each rank; 0 for its share of the machine's free memory.
+        available: free bytes of the machine.
     """
     return given or int(available * _SHARE) // ranks_here
 
@@ -39,8 +39,8 @@ def matrix_bytes(program: Program, num_rows: int, outputs: int, place: Place, nu
     """Bytes of a program's matrices on one rank at the worst moment, with the scores.
 
     Args:
-        outputs: columns of the outputs.
-        num_scored: rows that have outputs; all by default.
+        outputs: number of columns of the outputs.
+        num_scored: number of rows with outputs; all rows by default.
     """
     held, most = set[int](), 0
     for step, freed in zip(program.steps, program.freed, strict=True):
@@ -74,9 +74,9 @@ class WorkingBytes:
     """Bytes that a program takes on one rank besides its matrices.
 
     Attributes:
-        fixed: whatever the width of a block of columns is.
-        exchanged: for each column of a product, besides the column.
-        operand: of a column that is multiplied: of matrices on disk, it is read into memory.
+        fixed: bytes that do not depend on the width of a block of columns.
+        exchanged: bytes for each column of a product, in addition to the column.
+        operand: bytes of a multiplied column, which is read into memory from matrices on disk.
         products: the products with the adjacency.
         range_rows: rows of a range.
     """
@@ -98,7 +98,7 @@ class WorkingBytes:
         products = tuple(program.matrices[step.product] for step in program.steps if isinstance(step, Multiply))
         row_bytes = program.range_row_bytes
         range_rows = max(1, int(min(_RANGE_BYTES, _RANGE_SHARE * memory)) // row_bytes // chunk) * chunk
-        # Ranges and products take turns, but the workspace keeps what both need.
+        # Ranges and products alternate, but the workspace keeps memory for both.
         blocks = num_block_buffers(place.threads.num_threads) * (sizes.block_bytes + PART_BYTES)
         fixed = sizes.index_bytes + blocks + min(range_rows, sizes.num_rows) * row_bytes
         operand = sizes.num_rows * place.feature_dtype.itemsize
@@ -107,11 +107,11 @@ class WorkingBytes:
 
     @property
     def columns(self) -> int:
-        """Columns of the widest product."""
+        """Number of columns of the widest product."""
         return max((product.dim for product in self.products), default=1)
 
     def whole(self, matrices: int) -> int:
-        """Bytes with all matrices in memory, which take so much themselves; see :func:`matrix_bytes`."""
+        """Bytes with all matrices in memory, given the bytes of the matrices; see :func:`matrix_bytes`."""
         return self.fixed + matrices + self.exchanged * self.columns
 
     def in_blocks(self, columns: int) -> int:
@@ -119,7 +119,7 @@ class WorkingBytes:
         return self.fixed + (self.operand + self.exchanged) * columns
 
     def width(self, memory: int) -> int:
-        """The most columns of a block with which a program fits into memory while its matrices are on disk.
+        """Maximum number of columns of a block with which a program fits in memory while its matrices are on disk.
 
         Raises:
             BudgetError: not even one column fits.
@@ -128,7 +128,7 @@ class WorkingBytes:
         if width < 1:
             raise BudgetError(
                 f"evaluation from disk: one column of all vertices takes {memory_text(self.in_blocks(1))} of"
-                f" memory, but only {memory_text(memory)} are there; use more ranks, or give it more"
+                f" memory, but only {memory_text(memory)} are available; use more ranks, or allow more"
                 " (--evaluation-memory)"
             )
         return width // COLUMNS * COLUMNS if width > COLUMNS else width
@@ -168,7 +168,7 @@ def settle(
 
 
 def whole_bytes(sizes: RankSizes, dims: Sequence[int], place: Place) -> int:
-    """Bytes that a rank takes about to evaluate with everything in memory, whatever its layers compute.
+    """Approximate bytes for an evaluation on a rank with everything in memory, for any layers.
 
     Args:
         dims: widths from the input features to the outputs.
@@ -195,7 +195,7 @@ def check_room(folder: Path, needed: int) -> None:
     """Check that a disk has room for temporary files.
 
     Raises:
-        BudgetError: it has not.
+        BudgetError: there is not enough room.
     """
     free = shutil.disk_usage(folder).free
     if needed > free:

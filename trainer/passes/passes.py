@@ -1,4 +1,4 @@
-"""The loop of all evaluations on ranges of rows: for each range, read rows, compute, and write rows."""
+"""Runs all evaluations on ranges of rows: for each range, reads rows, computes, and writes rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnnloom.trainer.feed.feature_view import FeatureView, OwnFeatures
 from gnnloom.trainer.place.mapped_rows import MappedRows
 from gnnloom.trainer.place.place import Place
 
-#: Writes some rows of an output, given the number of the first one.
+#: Writes some rows of an output, given the number of the first row.
 Out = Callable[[int, Tensor], None]
 
 
@@ -28,15 +28,15 @@ class Pass(Protocol):
     """A computation of every row from other rows."""
 
     def next(self, start: int) -> tuple[int, Any]:
-        """The range of rows that begins at ``start``: the number after its last row, and what the other methods take.
+        """The range of rows that begins at ``start``: the number after its last row, and the other methods' argument.
 
         Args:
-            start: perhaps there are no more rows.
+            start: first row; there may be no more rows.
         """
         ...
 
     def read(self, given: Any) -> Any:
-        """The rows that the outputs of a range are computed from.
+        """The rows from which the outputs of a range are computed.
 
         Args:
             given: see :meth:`next`.
@@ -58,8 +58,8 @@ def run_pass(
     """Compute all rows, a range at a time. Collective if there is a communicator.
 
     Args:
-        num_rows: of this rank.
-        outs: where the outputs go; None for an output that nobody wants.
+        num_rows: number of rows of this rank.
+        outs: writers of the outputs; None for an output that is not wanted.
         comm: the ranks that read each other's rows.
     """
 
@@ -83,8 +83,8 @@ class Layer(Protocol):
     """A computation of every vertex from rows of vertices.
 
     Attributes:
-        what: the outputs, for messages.
-        width: their columns.
+        what: name of the outputs, for messages.
+        width: number of columns of the outputs.
     """
 
     what: str
@@ -94,16 +94,16 @@ class Layer(Protocol):
         """The next vertices of this rank, in ascending order, up to the memory limit.
 
         Args:
-            start: number of the first one; perhaps there are no more.
+            start: number of the first vertex; there may be no more.
 
         Returns:
-            The number after the last one, (num_vertices,) int64 the vertices whose rows the outputs are computed from,
-            and what else :meth:`output` takes; None if it need not be called.
+            The number after the last vertex, (num_vertices,) int64 vertices from whose rows the outputs are computed,
+            and the other argument of :meth:`output`; None if it need not be called.
         """
         ...
 
     def output(self, rows: Tensor, given: Any) -> Tensor:
-        """(number of the next vertices, width) their outputs.
+        """(number of the next vertices, width) outputs of the next vertices.
 
         Args:
             rows: (num_vertices, width of the input) see :meth:`next`.
@@ -112,7 +112,7 @@ class Layer(Protocol):
 
 
 class _LayerPass:
-    """See :class:`Pass`: a layer on rows that a view has."""
+    """See :class:`Pass`: a layer on rows of a view."""
 
     def __init__(self, layer: Layer, features: FeatureView) -> None:
         self._layer, self._features = layer, features
@@ -144,10 +144,10 @@ def run_passes(
 
     Args:
         layers: one or more.
-        features: what the first layer reads.
+        features: input of the first layer.
         own: finds the rows of this rank's vertices.
-        owner: rank of every vertex; None if this rank owns all.
-        folder: of temporary files.
+        owner: rank of every vertex; None if this rank owns all vertices.
+        folder: folder for temporary files.
 
     Returns:
         (num_own, width) in the order of the rank's vertices, of the dtype of sums; mapped from a temporary file; the

@@ -1,7 +1,7 @@
-"""The steps in which a model's layers are computed from disk: passes over ranges of rows, and products between them.
+"""Plans the steps that compute a model's layers from disk: passes over ranges of rows, and products between them.
 
-A layer is run on one row to find out which products it asks for. That decides which matrices are stored, and when they
-are freed; the same steps are run, and counted for their memory, disk space and time.
+A layer is run on one row to find out which products it requests. That determines which matrices are stored, and when
+they are freed; the same steps are run, and counted for memory, disk space and time.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from gnnloom.trainer.passes.live_bytes import LiveBytes
 from gnnloom.trainer.passes.range_operator import RangeOperator, WantedProduct
 from gnnloom.trainer.place.place import Place
 
-#: Number of the matrix of the input features, which are stored already.
+#: Number of the matrix of the input features, which are already stored.
 FEATURES = 0
 #: Copies of a range of features while they are read: before and after a conversion.
 _READ_COPIES: Final = 2
-#: Rows of a range whose tensors are counted: few, and hardly the width of a layer, by which they are recognized.
+#: Rows of a range whose tensors are counted: few rows, but a number that is hardly the width of a layer, so that such
+#: tensors are recognized.
 _COUNTED_ROWS: Final = 61
 
 
 @dataclass(frozen=True)
 class WantedShape:
-    """A product that a layer asks for.
+    """A product that a layer requests.
 
     Attributes:
-        dim: columns.
+        dim: number of columns.
         as_sums: it is wanted in the dtype of sums.
-        is_input: the adjacency is multiplied with the layer's input as it is.
+        is_input: the adjacency is multiplied by the layer's unchanged input.
     """
 
     dim: int
@@ -62,13 +63,13 @@ class StepMatrix:
 
 @dataclass(frozen=True)
 class RunLayers:
-    """Runs layers on all rows, a range at a time, up to the next product that is not known.
+    """Runs layers on all rows, a range at a time, up to the next unknown product.
 
     Attributes:
         layer: the first layer.
-        input: number of the matrix of its input; None if the layer needs nothing of it but what is known.
-        known: numbers of its products with the adjacency, in the order in which it asks for them.
-        target: the layer that asks for the next product; the number of layers if there is none.
+        input: number of the matrix of its input; None if the layer needs only known products of it.
+        known: numbers of its products with the adjacency, in the order of its requests.
+        target: the layer that requests the next product; the number of layers if there is none.
         operand: number of the matrix that is written for this product; None if there is none.
         kept: number of the matrix that is written with the input of the layer ``target``; may be the same.
     """
@@ -86,7 +87,7 @@ class RunLayers:
 
     @property
     def outs(self) -> list[int | None]:
-        """Matrices of the input of the layer ``target``, and of what it multiplies with; none at the end."""
+        """Matrices of the input of the layer ``target``, and of the operand of its product; none at the end."""
         if self.operand is None:
             return []
         return [self.kept, None if self.operand == self.kept else self.operand]
@@ -98,7 +99,7 @@ class RunLayers:
 
 @dataclass(frozen=True)
 class Multiply:
-    """Multiplies the adjacency with a matrix, block by block of columns."""
+    """Multiplies the adjacency by a matrix, one block of columns at a time."""
 
     operand: int
     product: int
@@ -122,9 +123,9 @@ class Program:
     Attributes:
         dims: widths from the input features to the outputs.
         steps: passes and products.
-        matrices: that they read and write, by number.
-        freed: for each step, the matrices that no later one reads.
-        range_row_bytes: of a row of a range, in all tensors that a pass has at a time, at most.
+        matrices: matrices that the steps read and write, by number.
+        freed: for each step, the matrices that no later step reads.
+        range_row_bytes: maximum bytes per row of a range in all tensors of a pass at one time.
     """
 
     dims: Sequence[int]
@@ -152,7 +153,7 @@ class _Writer:
         self.matrices = [StepMatrix(model.options.dims[0])]
 
     def steps(self) -> list[Step]:
-        """A pass, then a product and a pass until no layer asks for another product."""
+        """A pass, then alternately a product and a pass until no layer requests another product."""
         steps, layer, known = list[Step](), 0, tuple[int, ...]()
         found: int | None = FEATURES
         while True:
@@ -168,7 +169,7 @@ class _Writer:
                 kept = self._new(self._model.options.dims[target])
             found = kept if enters or kept else found
             operand = found if wanted.is_input and found is not None else self._new(wanted.dim)
-            # A layer may multiply with its input several times.
+            # A layer may multiply by its input several times.
             if kept or not wanted.is_input:
                 steps.append(RunLayers(layer, given, known, target, operand, kept))
             product = self._new(wanted.dim, is_sums=wanted.as_sums)
@@ -176,7 +177,7 @@ class _Writer:
             layer, known = target, (product,) if enters else (*known, product)
 
     def _target(self, layer: int, num_known: int) -> int:
-        """The layer that asks for the next product."""
+        """The layer that requests the next product."""
         if num_known < len(self._wanted[layer]):
             return layer
         later = range(layer + 1, self._model.num_layers)
@@ -187,7 +188,7 @@ class _Writer:
         model = self._model
         if model.needs_features or model.adds_input(layer) or len(self._wanted[layer]) > 1:
             return True
-        # A class of the user's says it of the first layer only.
+        # A user's class declares this only for the first layer.
         return not (model.keeps_product and (layer == 0 or model.reuses_memory))
 
     def _new(self, dim: int, *, is_sums: bool = False) -> int:
@@ -196,7 +197,7 @@ class _Writer:
 
 
 def _wanted(model: Model, operator: RangeOperator, layer: int) -> list[WantedShape]:
-    """The products that a layer asks for, found with a row of zeros."""
+    """The products that a layer requests, found with a row of zeros."""
     place, vertex = operator.place, np.zeros(1, np.int64)
     found, products = list[WantedShape](), list[Tensor]()
     while True:
@@ -242,10 +243,10 @@ def run_rows(
         vertex: (count,) int64 ids of the rows.
         given: (count, dim) input of the first layer.
         known: rows of its products.
-        embed: is given the input of the last layer, if the pass enters it.
+        embed: called with the input of the last layer, if the pass enters it.
 
     Returns:
-        The input of the layer ``target``, and what it multiplies with; the scores and None at the end.
+        The input of the layer ``target``, and the operand of its product; the scores and None at the end.
     """
     layer, rows = step.layer, given
     while layer < model.num_layers:
@@ -268,7 +269,7 @@ def _row_bytes(model: Model, operator: RangeOperator, step: RunLayers, matrices:
         stored = [matrices[number] for number in step.known]
         known = [place.lasting((count, each.dim), each.dtype(place)) for each in stored]
         result = run_rows(model, operator, step, np.zeros(count, np.int64), given, known)
-        # A block that is not the whole matrix is put in order before it is written: half of the columns, at most.
+        # A block that is not the whole matrix is made contiguous before it is written: at most half of the columns.
         for each in result:
             copy = None if each is None else each[:, ::2].contiguous()
             del copy

@@ -1,4 +1,4 @@
-"""The time of a streamed evaluation before it runs, from samples of its work on this machine: a second or two."""
+"""Forecasts the time of a streamed evaluation from samples of its work on this machine, within a second or two."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gnnloom.trainer.passes.streamed_layers import StreamedLayers
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.propagation.adjacency_product import AdjacencyProduct
 
-#: Blocks of the stored adjacency that are multiplied, spread over all.
+#: Number of blocks of the stored adjacency that are multiplied, spread over all blocks.
 _SAMPLED_BLOCKS: Final = 4
-#: Bytes that are written and read again, and of a call.
+#: Bytes that are written and read again, in total and per call.
 _SAMPLED_BYTES, _CALL_BYTES = 128 << 20, 8 << 20
 
 
 @dataclass(frozen=True)
 class DiskRates:
-    """Seconds for a byte that is written, and for one that is read."""
+    """Seconds per written byte, and per read byte."""
 
     write: float
     read: float
@@ -38,8 +38,8 @@ class DiskRates:
         """Write and read a temporary file.
 
         Args:
-            most: bytes that are worth a measurement.
-            cached: its pages stay in memory.
+            most: maximum number of bytes to write.
+            cached: the pages of the file stay in memory.
         """
         total, content = min(max(1, most), _SAMPLED_BYTES), memoryview(bytearray(b"1") * _CALL_BYTES)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -76,7 +76,7 @@ class Samples:
         """The time of a program on this rank. Communicates nothing, so messages are not part of it.
 
         Args:
-            width: most columns of a block.
+            width: maximum number of columns of a block.
         """
         total, item = 0.0, self._place.feature_dtype.itemsize
         num_rows = self._product.matrix.own.num_rows
@@ -98,7 +98,7 @@ class Samples:
         ranges = self._layers.ranges()
         if not ranges:
             return 0.0
-        # Not the first one: its memory is touched for the first time.
+        # The first run is left out, because it touches its memory for the first time.
         start, stop = ranges[len(ranges) // 2]
         count, place = stop - start, self._place
         found = []
@@ -142,7 +142,7 @@ class Samples:
                 read + begun - started,
                 multiplied + time.perf_counter() - begun,
             )
-        # All threads multiply while one more decodes, so its time counts only as far as it takes a core from them.
+        # All threads multiply while another thread decodes, so its time counts only if it takes a core from them.
         share = read / max(1, place.threads.num_threads)
         return (max(read, multiplied + share) if place.threads.num_threads > 1 else max(read, multiplied)) * (
             matrix.nnz / max(1, entries)

@@ -1,4 +1,4 @@
-"""The operator of a range of a rank's rows: its products with the adjacency are known, or asked for."""
+"""The operator of a range of a rank's rows: returns known products with the adjacency, and requests others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 
 
 class WantedProduct(Exception):  # noqa: N818 - it is a way out of a layer, not an error
-    """A layer asks for a product that is not known.
+    """A layer requests an unknown product.
 
     Attributes:
-        features: (num_rows, dim) the rows of the range that the adjacency is to be multiplied with.
+        features: (num_rows, dim) rows of the range, by which the adjacency must be multiplied.
         as_sums: the product is wanted in the dtype of sums.
     """
 
@@ -28,7 +28,7 @@ class WantedProduct(Exception):  # noqa: N818 - it is a way out of a layer, not 
 
 
 class RangeOperator(WholeRows):
-    """Runs layers on some rows at a time. A layer is run again for every product that it asks for."""
+    """Runs layers on some rows at a time. A layer is run again for every product that it requests."""
 
     def __init__(self, grid: ProcessGrid) -> None:
         """Begin without rows. Communicates nothing; call :meth:`form_groups` before the first layer."""
@@ -36,17 +36,17 @@ class RangeOperator(WholeRows):
         self.load(np.empty(0, np.int64), ())
 
     def form_groups(self) -> None:
-        """Form the groups of ranks that layers may ask for. Collective."""
+        """Form the groups of ranks that layers may use. Collective."""
         # Ranks have different numbers of ranges, but must form groups together.
         self.grid.group(())
 
     def load(self, vertex: NDArray[np.int64], products: Sequence[Tensor]) -> None:
-        """Have these rows from now on.
+        """Use these rows from now on.
 
         Args:
             vertex: (num_rows,) int64 ids of the rows.
-            products: the rows of the layer's products with the adjacency, as far as they are known, in the order in
-                which the layer asks for them.
+            products: rows of the layer's known products with the adjacency, in the order in which the layer requests
+                them.
         """
         self._layout = Layout(self.grid, vertex, row_axes=(AXIS,))
         self._products, self._next = products, 0

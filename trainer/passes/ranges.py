@@ -1,4 +1,4 @@
-"""Sizes of the ranges of a pass: what their rows read and compute fits in memory, unless one row needs more."""
+"""Chooses the ranges of a pass, so that inputs and results of their rows fit in memory, unless one row needs more."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 
 Made = TypeVar("Made")
 
-#: Lengths of the rows of a range of vertices, given the number of the first one and the number after the last one.
+#: Lengths of the rows of a range of vertices, given the number of the first vertex and the number after the last one.
 Lengths = Callable[[int, int], NDArray[np.int64]]
 
-#: Numbers that one step gathers, at most, unless one vertex has more.
+#: Maximum count of numbers that one step gathers, unless one vertex has more.
 GATHERED: Final = 1 << 24
-#: Numbers that the edges of a batch carry at once, at most, unless one vertex needs more.
+#: Maximum count of numbers that the edges of a batch carry at once, unless one vertex needs more.
 CARRIED: Final = 1 << 24
-#: Numbers of the widest layer of rows without neighbors.
+#: Maximum count of numbers in the widest layer of rows without neighbors.
 _NUMBERS: Final = 1 << 22
-#: Vertices of the first batch; the next ones follow from its size.
+#: Number of vertices of the first batch; the sizes of later batches follow from its size.
 _FIRST: Final = 64
 
 
 def gathering_bounds(indptr: NDArray[np.int64], vertices: NDArray[np.int64], dim: int) -> list[int]:
-    """Bounds of ranges of vertices which gather at most ``GATHERED`` numbers each, or have one vertex.
+    """Bounds of ranges of vertices that each gather at most ``GATHERED`` numbers, or have one vertex.
 
     Args:
-        indptr: of the graph.
+        indptr: row pointers of the graph.
         vertices: (num_vertices,) int64.
-        dim: width of the rows that are gathered: each vertex's own, and one for each of its neighbors.
+        dim: width of the gathered rows: each vertex's own row, and one row for each of its neighbors.
     """
     before = np.concatenate([[0], np.cumsum(indptr[vertices + 1] - indptr[vertices] + 1)])
     most, bounds = max(1, GATHERED // max(1, dim)), [0]
@@ -40,15 +40,15 @@ def gathering_bounds(indptr: NDArray[np.int64], vertices: NDArray[np.int64], dim
 
 
 def end_of_range(lengths: Lengths, start: int, count: int, width: int) -> int:
-    """The end of a range of vertices which carries at most ``CARRIED`` numbers, or has one vertex.
+    """The end of a range of vertices that carries at most ``CARRIED`` numbers, or has one vertex.
 
-    A vertex carries numbers itself, and for each entry of its row, as does the vertex at the other end.
+    Numbers are carried for each vertex, for each entry of its row, and for the vertex at the other end of the entry.
 
     Args:
-        lengths: entries of the rows of all relations together.
+        lengths: number of entries of rows in all relations together.
         start: first vertex of the range.
         count: number of all vertices.
-        width: numbers that each vertex and each entry carries.
+        width: count of numbers that each vertex and each entry carries.
     """
     most = max(1, CARRIED // max(1, width))
     carried = np.cumsum(1 + 2 * lengths(start, min(count, start + most)))
@@ -56,17 +56,17 @@ def end_of_range(lengths: Lengths, start: int, count: int, width: int) -> int:
 
 
 def rows_alone(dims: Sequence[int]) -> int:
-    """Number of rows, without neighbors, per call of layers with widths ``dims``."""
+    """Number of rows without neighbors per call of layers with widths ``dims``."""
     return max(1, _NUMBERS // max(dims))
 
 
 def most_seeds(carried_by_one: float, width: int, num_own: int) -> int:
-    """Vertices of a batch in the middle of a pass.
+    """Number of vertices of a batch in the middle of a pass.
 
     Args:
         carried_by_one: mean number of vertices and edges that one vertex of the batch needs.
         width: numbers per vertex or edge.
-        num_own: vertices of the rank.
+        num_own: number of vertices of the rank.
     """
     count = _FIRST
     while count < num_own and count * carried_by_one * width <= CARRIED // 4:
@@ -93,7 +93,7 @@ class SeedsThatFit:
 
         Args:
             make: makes the batch of some vertices; None if there are several and the batch would carry too much.
-            carried: numbers that it carries.
+            carried: count of numbers that a batch carries.
         """
         while True:
             stop = min(start + self._count, len(vertices))

@@ -1,4 +1,4 @@
-"""Outputs of models that treat rows one by one: their input stays on disk, and some rows of it are read at a time."""
+"""Outputs of models that treat rows one by one: their input stays on disk, and is read some rows at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gnnloom.trainer.place.place import Place
 def measured_scores(model: Model, rows: StoredRows, features: FeatureView, measured: NDArray[np.int64]) -> Tensor:
     """Scores of some of this rank's vertices; zeros for the others. Communicates nothing.
 
-    Called as :func:`all_outputs` is.
+    Called like :func:`all_outputs`.
 
     Args:
         features: features of the vertices.
@@ -37,7 +37,7 @@ def measured_scores(model: Model, rows: StoredRows, features: FeatureView, measu
 
 
 def all_outputs(model: Model, rows: StoredRows, norm: str, *, embeddings: bool) -> tuple[Tensor, Tensor | None]:
-    """Scores, and the last layer's input if wanted, of all vertices of this rank; some at a time.
+    """Scores, and the last layer's input if wanted, of all vertices of this rank, piece by piece.
 
     Called without gradients, with the model in evaluation mode. Communicates nothing. The next check of the files of
     the model's place compares the files of the results with their checksums.
@@ -71,7 +71,7 @@ def packed_view(
     """Packed rows as the model's input.
 
     Args:
-        of: (num_packed,) int64 which of the rank's rows they are.
+        of: (num_packed,) int64 numbers of the packed rows among the rank's rows.
     """
     return PropagatedFeatures(packed, rows.vertex[of], rows.num_features, norm, place)
 
@@ -83,7 +83,7 @@ def _write_outputs(
     some: NDArray[np.int64],
     files: Sequence[MappedRows | None],
 ) -> None:
-    """Write the last layer's input and the scores of some rows to the files that are there."""
+    """Write the last layer's input and the scores of some rows to the existing files."""
 
     def out(file: MappedRows) -> Out:
         return lambda start, found: file.write(some[start : start + len(found)], found)
@@ -110,7 +110,7 @@ class OwnRows:
         model = self._model
         with model.multiplying_by(RowsOnly(model.operator.grid, given)):
             hidden = model.embed(Inputs(rows))
-            # Reading scores may empty what they are made of.
+            # Computing scores may free their input.
             before = model.as_sums(hidden.value)
             return before, model.classify(hidden)
 

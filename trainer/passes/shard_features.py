@@ -31,7 +31,7 @@ class ShardFeatures:
         """
         check_stored(shard, "feature")
         self._shard, self._reader, self._place = shard, shard.array("feature"), place
-        #: How rows are scaled; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
+        #: Scaling of rows; see :func:`gnnloom.trainer.data.vertex_data.normalize_feature`.
         self.norm = "none"
 
     @property
@@ -40,7 +40,7 @@ class ShardFeatures:
 
     @property
     def chunk_rows(self) -> int:
-        """Ranges of a multiple of this many rows are the cheapest to read."""
+        """Ranges whose length is a multiple of this number of rows are fastest to read."""
         return self._reader.chunk_rows
 
     def rows(self, start: int, stop: int) -> Tensor:
@@ -55,7 +55,7 @@ class ShardFeatures:
         return converted(normalize_feature(rows, self.norm, self._place), self._place.feature_dtype, self._place)
 
     def settle(self, norm: str, comm: Communicator) -> None:
-        """Scale rows as ``norm`` says from now on; ``auto`` looks at the features of all ranks. Collective."""
+        """Scale rows by ``norm`` from now on; ``auto`` looks at the features of all ranks. Collective."""
         if norm == "auto":
             # Each rank reads its features up to the first negative one.
             negative = together(comm, lambda: any(bool((self._read(*span) < 0).any()) for span in self._ranges()))
@@ -63,7 +63,7 @@ class ShardFeatures:
         self.norm = norm
 
     def copy_to(self, matrix: MappedRows) -> None:
-        """Write all rows to a (num_rows, num_features) matrix, some at a time.
+        """Write all rows to a (num_rows, num_features) matrix, piece by piece.
 
         Raises:
             InputError: a feature is not a finite number.
@@ -76,7 +76,7 @@ class ShardFeatures:
         yield from self._place.steps(self._reader.ranges(size))
 
     def _read(self, start: int, stop: int) -> Tensor:
-        """Rows as they are stored, in the dtype of sums."""
+        """Stored rows, in the dtype of sums."""
         stored = self._place.empty((stop - start, self.dim), tensor_dtype(self._reader.dtype))
         self._place.fill(stored, lambda array: self._reader.read(start, stop, array))
         return converted(stored, self._place.sum_dtype, self._place)

@@ -23,7 +23,7 @@ class Rows(Protocol):
     """Whole rows of a matrix."""
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """(stop - start, dim) rows, which are the caller's to overwrite."""
+        """(stop - start, dim) rows, which the caller may overwrite."""
         ...
 
 
@@ -32,7 +32,7 @@ class Outputs:
     """Outputs of a model for a rank's rows.
 
     Attributes:
-        scores: (num_rows, num_outputs), or of the rows that were asked for, of the dtype of sums.
+        scores: (num_rows, num_outputs) of the dtype of sums, of all rows or of the requested ones.
         embedding: (num_rows, last hidden width) the last layer's input, of the dtype of sums; None if it is not wanted
             or there is only one layer.
         check: compares both with their checksums, if they are in files; raises CorruptError.
@@ -57,9 +57,9 @@ class StreamedLayers:
         """Communicates nothing.
 
         Args:
-            operator: that the model multiplies with.
-            product: with the adjacency; it has the ids of this rank's rows.
-            feature: their input features, of the dtype of features.
+            operator: the model's operator.
+            product: product with the adjacency; it has the ids of this rank's rows.
+            feature: input features of the rows, in the dtype of features.
         """
         self._model, self._operator, self._product, self._vertex = model, operator, product, product.layout.vertex
         self._storage, self._place = storage, product.place
@@ -72,7 +72,7 @@ class StreamedLayers:
 
         Args:
             embeds: keep the embedding.
-            scored: (num_scored,) int64 the rows whose scores are wanted, ascending; None for all.
+            scored: (num_scored,) int64 rows whose scores are wanted, ascending; None for all.
 
         Raises:
             BudgetError: the disk has no room for a matrix.
@@ -115,7 +115,7 @@ class StreamedLayers:
         return self._model.options.dims[layer]
 
     def ranges(self) -> list[tuple[int, int]]:
-        """First row of every range, and the one after its last."""
+        """First row of every range, and the row after its last."""
         count, most = len(self._vertex), self._storage.range_rows
         return [(start, min(start + most, count)) for start in range(0, count, most)]
 
@@ -132,20 +132,20 @@ class StreamedLayers:
         return run_rows(self._model, self._operator, step, vertex, given, known, embed)
 
     def _pass(self, step: RunLayers, scores: Out, meter: ProgressMeter) -> None:
-        """Write the scores, or the input of a later layer and what that layer multiplies with."""
+        """Write the scores, or the input of a later layer and the operand of that layer's product."""
         outs: list[Out | None] = [None if number is None else self._matrices[number].put for number in step.outs]
         run_pass(_Ranges(self, step, meter), len(self._vertex), outs or [scores], self._place)
 
     def input_rows(self, step: RunLayers, start: int, stop: int) -> Tensor:
         """(stop - start, dim) rows of the input of the first layer of a pass."""
         if step.input is None:
-            # Nothing reads the input, or nothing reads the result.
+            # No step reads the input, or no step reads the result.
             return self._place.empty((stop - start, self._model.options.dims[step.layer]), self._place.feature_dtype)
         source: Rows = self._feature if step.input == FEATURES else self._matrices[step.input]
         return source.rows(start, stop)
 
     def known_rows(self, step: RunLayers, start: int, stop: int) -> list[Tensor]:
-        """Rows of the products that a pass has."""
+        """Rows of the known products of a pass."""
         return [self._matrices[number].rows(start, stop) for number in step.known]
 
     def _multiply(self, step: Multiply, meter: ProgressMeter, *, drops: bool) -> None:
@@ -175,7 +175,7 @@ class StreamedLayers:
 
 
 class _Ranges:
-    """See :class:`gnnloom.trainer.passes.passes.Pass`: a pass over rows of matrices that this rank has."""
+    """See :class:`gnnloom.trainer.passes.passes.Pass`: a pass over rows of this rank's matrices."""
 
     def __init__(self, layers: StreamedLayers, step: RunLayers, meter: ProgressMeter) -> None:
         self._layers, self._step, self._meter = layers, step, meter
@@ -194,12 +194,12 @@ class _Ranges:
 
 
 def _put_some(matrix: ColumnBlocks, rows: Tensor, ranges: list[tuple[int, int]], place: Place) -> Out:
-    """Writer of the scores of the rows that a metric reads, for graphs of any size.
+    """A function that writes only the scores that a metric reads, for graphs of any size.
 
     Args:
         matrix: (num_scored, num_outputs), in whole rows.
         rows: (num_scored,) int64, ascending.
-        ranges: in which the rows come, of all rows.
+        ranges: ranges of all rows, in which rows arrive.
     """
 
     def positions(*starts: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
-    """An array that shares the memory of a CPU tensor without a gradient; of bfloat16 the bits, as uint16."""
+    """An array that shares the memory of a CPU tensor without a gradient; for bfloat16 the bits, as uint16."""
     # NumPy has no bfloat16.
     return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 

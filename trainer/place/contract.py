@@ -1,6 +1,6 @@
 """Specifies the result of each kernel, for any implementation.
 
-Tensors are on the device of the kernel, and contiguous where a docstring does not say otherwise.
+Tensors are on the device of the kernel, and contiguous unless a docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from gnnloom.storage.matrix.csr import CSR
 #: Number of features per word of bits of :class:`RowPass`.
 LANES: Final = 32
 
-#: What a kernel calls now and then between rows, so that messages in flight advance; None for nothing.
+#: A function that a kernel calls from time to time between rows, so that messages in flight advance; None to call
+#: nothing.
 Progress = Callable[[], None] | None
 
 
@@ -34,8 +35,8 @@ class SparseRows:
         end: (num_listed,) int64 position after its last entry.
         target: (num_listed,) int64 the rows, ascending; None if all rows are listed.
         indices: (nnz,) int32 or int64 columns of the entries.
-        data: (nnz,) their weights, or None for ones.
-        is_subset: rows that are not listed are not asked for; otherwise they have no entries.
+        data: (nnz,) weights of the entries; None if all are 1.
+        is_subset: unlisted rows are not wanted; otherwise they have no entries.
     """
 
     begin: NDArray[np.int64]
@@ -51,7 +52,7 @@ class SparseRows:
     def num_listed(self) -> int:
         return len(self.begin)
 
-    # Kept, as every product asks for it.
+    # Kept, because every product uses it.
     @cached_property
     def nnz(self) -> int:
         return int((self.end - self.begin).sum())
@@ -128,7 +129,7 @@ class RowReader(Protocol):
     """Reads blocks of rows, one after the other, in one thread at a time."""
 
     def read(self, number: int, buffer: int) -> RowBlock:
-        """Read the block of a number into a buffer; the block that was there is no longer valid."""
+        """Read the block with a number into a buffer; the previous block there is no longer valid."""
         ...
 
 
@@ -160,8 +161,9 @@ class ColumnScale(NamedTuple):
     Attributes:
         factors: (num_columns,).
         runs: (num_columns / :data:`RUN_COLUMNS` rounded up,) the factor that all columns of a run have, or NaN. None if
-            few have one. Most do if columns are in the order of their degrees. These stay in the caches, where the
-            factors of millions of columns do not: each nonzero would wait for one more line of memory.
+            few runs have one factor. Most runs do if columns are in the order of their degrees. The factors of runs
+            stay in the caches; factors of millions of columns would not, and each nonzero would wait for one more line
+            of memory.
     """
 
     factors: Tensor
@@ -192,7 +194,7 @@ class RowSink(Protocol):
 class SparseProduct(Protocol):
     """A sparse matrix A prepared for many products with dense matrices of one dtype.
 
-    Whatever implements it, on any processor and with any number of threads, the result has the same bits.
+    In every implementation, on any processor and with any number of threads, the result has the same bits.
     """
 
     @property
@@ -222,10 +224,10 @@ class SparseProduct(Protocol):
                 products are not rounded in between. Shares no memory with ``dense``. A sink only for matrices on disk.
             row_scale: (num_rows,) of the same dtype (float32 if it is bfloat16), or (0,) for ones.
             accumulate: add to ``out`` instead of overwriting it.
-            column_scale: likewise of the columns. The result has the bits of a product with scaled rows, which need
-                not be stored.
-            progress: called now and then between rows, so that messages in flight advance during a long product. The
-                slices depend on the matrix alone, and no bit of the result on them.
+            column_scale: likewise for the columns. The result has the bits of a product with scaled rows, without
+                storing these rows.
+            progress: called from time to time between rows, so that messages in flight advance during a long product.
+                The slices depend only on the matrix, and the result does not depend on them.
 
         Raises:
             ValueError: the shapes or dtypes do not match the matrix.
@@ -249,9 +251,9 @@ class AttentionInputs(NamedTuple):
 
     Attributes:
         values: (num_columns, heads, dim) values z of the columns.
-        source: (num_columns, heads) scores s of the columns, of the dtype of sums. Of dynamic attention (heads, dim)
+        source: (num_columns, heads) scores s of the columns, of the dtype of sums. For dynamic attention (heads, dim)
             vectors a, likewise.
-        target: (num_rows, heads) scores t of the rows, likewise. Of dynamic attention (num_rows, heads, dim) values t
+        target: (num_rows, heads) scores t of the rows, likewise. For dynamic attention (num_rows, heads, dim) values t
             of the rows, of the dtype of the values.
     """
 
@@ -279,8 +281,8 @@ class SoftmaxGradient(NamedTuple):
 
     Attributes:
         rows: (num_rows, 4, heads) of the dtype of sums: the target score, the maximum over all columns, the inverse of
-            the total, and the sum over the features of the output times its gradient. What an entry needs of its row is
-            in one place. Of dynamic attention (num_rows, 3, heads), without the target score.
+            the total, and the sum over the features of the output times its gradient. All values that an entry needs of
+            its row are in one place. For dynamic attention (num_rows, 3, heads), without the target score.
         output: (num_rows, heads, dim) gradient of the output, of the dtype of the values.
     """
 
@@ -303,7 +305,7 @@ class EdgeSoftmax(Protocol):
 
         e_ij = a . LeakyReLU(z_j + t_i)
 
-    Values and outputs have one dtype, scores the dtype of its sums. ``progress`` is called now and then, as in
+    Values and outputs have one dtype, scores the dtype of its sums. ``progress`` is called from time to time, as in
     :class:`SparseProduct`. The number of threads changes no bit of a result, and neither does the processor for the
     kernels in C.
     """
@@ -338,7 +340,7 @@ class EdgeSoftmax(Protocol):
     def gradients(
         self, given: AttentionInputs, gradient: SoftmaxGradient, result: AttentionInputs, progress: Progress = None
     ) -> None:
-        """Write the gradients of what the columns have, and this pattern's part of the gradients of the rest.
+        """Write the gradients of the columns' values and scores, and this pattern's part of the other gradients.
 
         Args:
             result: is overwritten.
@@ -353,7 +355,7 @@ _MOST_COLUMN_RANGES: Final = 16
 def num_column_ranges(nnz: int, num_rows: int) -> int:
     """Number of ranges of the columns whose parts of the target scores' gradients are formed apart, and added in order.
 
-    It depends on the pattern alone, so that the number of threads changes no bit. Each part has a number for every row
+    It depends only on the pattern, so that the number of threads changes no bit. Each part has a number for every row
     and head, so there are no more ranges than entries in a row.
     """
     return 1 << (max(1, min(nnz // max(1, num_rows), _MOST_COLUMN_RANGES)).bit_length() - 1)
@@ -441,8 +443,8 @@ class Mask(NamedTuple):
     Attributes:
         vertex: (num_rows,) int64 global ids of the rows.
         first_column: column of the whole matrix at which the rectangle begins.
-        key: of the epoch and layer.
-        threshold: of the 32-bit hashes.
+        key: key of the epoch and layer.
+        threshold: threshold of the 32-bit hashes.
         scale: of the features that are kept.
     """
 

@@ -1,4 +1,4 @@
-"""Seeds torch's global generator, which ``nn.Linear``, ``nn.init`` and ``nn.Dropout`` draw from."""
+"""Seeds torch's global generator, from which ``nn.Linear``, ``nn.init`` and ``nn.Dropout`` draw."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Draws(IntEnum):
 
 @contextmanager
 def seeded(seed: int) -> Iterator[torch.Generator]:
-    """Inside the block, torch's global generator draws as after ``torch.manual_seed(seed)``; then it is as before."""
+    """Inside the block, torch's global generator draws as after ``torch.manual_seed(seed)``; then it is restored."""
     before = torch.get_rng_state()
-    # torch.manual_seed would also seed the generators of accelerators, and load what they need.
+    # torch.manual_seed would also seed the generators of accelerators, and load their libraries.
     generator = torch.default_generator.manual_seed(seed)
     try:
         yield generator

@@ -1,4 +1,4 @@
-"""Rows in temporary files, and what compares the files with what was written once the rows have been read."""
+"""Rows in temporary files, and checks of the files against the written data, after the rows have been read."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gnnloom.trainer.place.workspace import UNLIMITED
 
 
 class MappedRows:
-    """Rows in a file without a name, whose pages the system takes back where it needs the memory.
+    """Rows in a file without a name, whose pages the system takes back when it needs the memory.
 
     Attributes:
-        tensor: (num_rows, ...) to be read; zeros where nothing is written.
+        tensor: (num_rows, ...) for reading; zeros where nothing is written.
     """
 
     def __init__(self, folder: Path, what: str, shape: Sequence[int], dtype: torch.dtype) -> None:
@@ -49,7 +49,7 @@ class MappedRows:
 
 
 class UnbackedRows(MappedRows):
-    """Rows of any size that nobody writes, for the forecast of memory."""
+    """Rows of any size that are never written, for the forecast of memory."""
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         kind = array_dtype(dtype)
@@ -72,11 +72,11 @@ class FileChecks:
         self._read = list[Callable[[], None]]()
 
     def while_used(self, rows: RecordedArray | UnbackedRows) -> None:
-        """Compare the file of some rows every time, for as long as anything refers to them."""
+        """Compare the file of some rows in every check, as long as anything refers to the rows."""
         self._used.add(rows)
 
     def once(self, check: Callable[[], None]) -> None:
-        """Call what compares a file the next time only; the file stays until then."""
+        """Compare a file only in the next check; the file stays until then."""
         self._read.append(check)
 
     def check(self) -> None:

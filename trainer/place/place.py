@@ -23,7 +23,7 @@ Step = TypeVar("Step")
 
 
 class Kernels(Protocol):
-    """The table of kernels: what is not left to torch. Everyone calls the functions of ``kernels.dispatch``."""
+    """The table of kernels, for work that is not left to torch. Callers use the functions of ``kernels.dispatch``."""
 
     def sparse_product(self, matrix: SparseRows | RowsOnDisk, place: Place, dtype: torch.dtype) -> SparseProduct:
         """Prepare a matrix for products with dense ones of a dtype; shares its memory, or reads it each time."""
@@ -75,10 +75,11 @@ class Place:
     thread that trains calls them. Any thread may call the other methods.
 
     Attributes:
-        device: where the tensors are; only this room, ``kernels`` and ``comm`` look at it.
-        feature_dtype: of features, activations and what is multiplied with the adjacency.
-        sum_dtype: of sums, parameters, weights of edges and factors: float32 for features of bfloat16, else theirs.
-        threads: run the kernels.
+        device: device of the tensors; only this room, ``kernels`` and ``comm`` use it.
+        feature_dtype: dtype of features, activations and operands of products with the adjacency.
+        sum_dtype: dtype of sums, parameters, weights of edges and factors: float32 for bfloat16 features, else the
+            features' dtype.
+        threads: threads that run the kernels.
         workspace: memory of the tensors of an epoch.
         kernels: table of kernels; None for the kernels of this processor.
         files: temporary files to compare with their checksums.
@@ -109,7 +110,7 @@ class Place:
         """Rows in a file without a name. Readers check the file against its checksums; see ``files``.
 
         Args:
-            folder: of the file.
+            folder: folder of the file.
             what: the rows, for messages.
 
         Raises:
@@ -134,21 +135,21 @@ class Place:
         return tensor if tensor.is_contiguous() else self.like(tensor).copy_(tensor)
 
     def lasting(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Zeros outside of the workspace, for what outlasts an epoch or is no part of one."""
+        """Zeros outside the workspace, for tensors that outlast an epoch or are not part of one."""
         return torch.zeros(tuple(shape), dtype=dtype, device=self.device)
 
     def tensor(self, numbers: Sequence[float], dtype: torch.dtype) -> Tensor:
-        """(len(numbers),) a tensor of a few numbers."""
+        """(len(numbers),) tensor of a few numbers."""
         return torch.tensor(numbers, dtype=dtype, device=self.device)
 
     def from_numpy(self, array: NDArray[Any]) -> Tensor:
-        """An array as a tensor, which shares its memory if that is where the tensors are."""
+        """An array as a tensor, which shares the array's memory if the tensors are on the CPU."""
         return torch.from_numpy(array).to(self.device)
 
     def to_numpy(self, tensor: Tensor) -> NDArray[Any]:
-        """The values of a tensor as an array to be read, which shares their memory if that is this processor's.
+        """The values of a tensor as an array for reading, which shares the tensor's memory if this is on the CPU.
 
-        For storage, and for what is computed from numbers of vertices. Of bfloat16 the bits, as uint16.
+        For storage, and for computations from numbers of vertices. For bfloat16 the bits, as uint16.
         """
         return as_array(tensor.detach())
 
@@ -156,7 +157,7 @@ class Place:
         """Let a reader of arrays fill in the values of a contiguous tensor; returns the tensor.
 
         Args:
-            read: is given an array of the tensor's shape, which it fills; see :meth:`to_numpy` for its dtype.
+            read: fills an array of the tensor's shape; see :meth:`to_numpy` for its dtype.
         """
         read(as_array(tensor))
         return tensor
@@ -170,12 +171,12 @@ class Place:
         return torch.rand(tuple(shape), generator=generator, dtype=torch.float64).to(self.device)
 
     def has(self, tensor: Tensor) -> bool:
-        """Whether a tensor is where this rank's tensors are."""
+        """Whether a tensor is on this rank's device."""
         return tensor.device == self.device
 
     @contextmanager
     def creating_modules(self) -> Iterator[None]:
-        """Inside the block, modules of torch create parameters here, in the dtype of sums, unless told otherwise."""
+        """Inside the block, torch modules create parameters here, by default in the dtype of sums."""
         before = torch.get_default_dtype()
         torch.set_default_dtype(self.sum_dtype)
         try:

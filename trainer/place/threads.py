@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 #: Ranges per thread: with eight, a range that takes twice as long as the others delays the end by an eighth.
 _RANGES_PER_THREAD = 8
 
-#: Slices of a kernel between which its caller does something else, with one thread; with several, one range of each.
+#: Number of slices of a kernel, between which its caller can do other work, with one thread; with several threads, a
+#: slice has one range for each.
 _SLICES = 16
 
 RowRange = tuple[int, int]
@@ -21,7 +22,7 @@ RowRange = tuple[int, int]
 def num_block_buffers(num_threads: int) -> int:
     """Blocks of a matrix on disk that are in memory during a product.
 
-    Every thread multiplies one, while one more thread reads and decodes another one.
+    Every thread multiplies a block, while another thread reads and decodes the next one.
     """
     return num_threads + 1
 
@@ -50,7 +51,7 @@ class Threads:
         try:
             _take(kernel, remaining)
         finally:
-            # A helper that has not started yet finds nothing left; no other may write after the return.
+            # A helper that has not started yet finds nothing left; no helper may write after the return.
             started = [helper for helper in helpers if not helper.cancel()]
             wait(started)
         for helper in started:

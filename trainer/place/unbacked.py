@@ -1,4 +1,4 @@
-"""A place for the forecast of memory, whose tensors have shapes and no values."""
+"""A place for the forecast of memory, whose tensors have shapes but no values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnloom.trainer.place.workspace import SMALL, UNLIMITED, Workspace
 
 
 class UnbackedPlace(Place):
-    """Nobody writes to its large tensors, which may be larger than this machine's memory."""
+    """Its large tensors are never written, and may be larger than this machine's memory."""
 
     def __init__(self, kernels: Kernels, feature_dtype: torch.dtype = torch.float32, num_threads: int = 1) -> None:
         """Begin without tensors.
@@ -26,7 +26,7 @@ class UnbackedPlace(Place):
         super().__init__(feature_dtype, num_threads, kernels, Workspace(UNLIMITED))
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """A contiguous tensor of zeros: small tensors are computed with, and what memory has had must not decide."""
+        """A contiguous tensor of zeros: computations use small tensors, and must not depend on old memory contents."""
         found = super().empty(shape, dtype)
         return found.zero_() if found.nbytes < SMALL else found
 
@@ -35,5 +35,5 @@ class UnbackedPlace(Place):
         return UnbackedRows(shape, dtype)
 
     def steps(self, steps: Iterable[Step], alike: int = 1) -> Iterable[Step]:
-        """The first steps of a loop, which take memory of their own."""
+        """The first steps of a loop, which take additional memory."""
         return islice(steps, alike)

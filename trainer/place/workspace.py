@@ -1,4 +1,4 @@
-"""Memory for a rank's large tensors that goes from one to the next without going back to the system.
+"""Reuses the memory of a rank's large tensors without returning it to the system.
 
 The first touch of a fresh page costs several times as much as the work on it, and an allocator that keeps freed memory
 instead fragments it. A workspace keeps what it has, hands it out again from the lowest address on, and gives each
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from gnnloom.trainer.place.arrays import array_dtype, tensor_over
 
-#: Tensors below this size come from torch: the system's allocator keeps memory of small ones by itself.
+#: Tensors below this size come from torch: the system's allocator itself keeps memory of small tensors.
 SMALL = 64 << 10
 #: Every tensor begins at a multiple of this, a cache line, in bytes.
 ALIGNMENT = 64
@@ -32,7 +32,7 @@ ALIGNMENT = 64
 _SEGMENT = 1 << 30
 #: Lets the system hand out more address space than it has memory. Python names it from 3.13 on.
 _UNRESERVED = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
-#: Flags of memory that nobody writes to.
+#: Flags of memory that is never written.
 UNLIMITED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED
 
 
@@ -46,11 +46,12 @@ class Workspace:
         """Begin without memory.
 
         Args:
-            flags: of mapped memory; :data:`UNLIMITED` if nobody writes to the tensors.
+            flags: flags of mapped memory; :data:`UNLIMITED` if the tensors are never written.
         """
         self._flags = flags
         self._segments: list[_Segment] = []
-        # A tensor may die at any point of a program, even while another one is handed out, so its memory waits here.
+        # A tensor may be freed at any point of a program, even while another one is handed out, so its memory waits
+        # here.
         self._returned: deque[tuple[_Segment, int, int]] = deque()
 
     @property
@@ -91,7 +92,7 @@ class _Segment:
     """A range of memory, and its parts that are free.
 
     Attributes:
-        address: of its first byte.
+        address: address of its first byte.
         top: bytes up to the end of the highest part that was ever taken.
     """
 
@@ -105,7 +106,7 @@ class _Segment:
         self._holes = [(0, nbytes)]  # in the order of their addresses; no two holes touch
 
     def take(self, nbytes: int) -> int | None:
-        """Take the lowest hole that is large enough; return where it starts, or None if there is none."""
+        """Take the lowest hole that is large enough; return its start, or None if there is none."""
         for number, (start, stop) in enumerate(self._holes):
             if stop - start >= nbytes:
                 rest = start + nbytes

@@ -1,5 +1,5 @@
-"""The planner: which algorithm and process grid, how long an epoch takes and how much memory, before anything runs.
+"""The planner: chooses an algorithm and process grid, and forecasts time and memory of an epoch, before anything runs.
 
 The steps of an epoch come from the descriptors of the algorithms (:mod:`gnnloom.trainer.algorithms.steps`), the rates
-from a profile of the machine, which ``gnnloom calibrate`` measures.
+come from a profile of the machine, which ``gnnloom calibrate`` measures.
 """

@@ -47,21 +47,22 @@ _SPARSE_WORK = 1 << 23
 #: Short sides of the measured dense products, and numbers in the larger operand: large enough that leftovers of other
 #: ranks in the caches do not matter.
 _SIDES, _DENSE_NUMBERS = (1, 8, 32, 128), 1 << 21
-#: Bytes of the arrays that the streaming bandwidth is measured with: larger than caches.
+#: Bytes of the arrays for the measurement of streaming bandwidth: larger than caches.
 _STREAM_BYTES = 1 << 27
 #: Rows and minimum rows, and columns, of a hidden layer whose passes are measured.
 _PASS_ROWS, _LEAST_PASS_ROWS, _PASS_WIDTH = 1 << 15, 1 << 12, 128
 #: Bytes of messages: one that shows the latency, and one that shows the bandwidth.
 _SHORT_BYTES, _LONG_BYTES = 1 << 10, 1 << 22
-#: Of what is measured in both precisions.
+#: Precisions of the figures that are measured in both.
 _DTYPES = (torch.float32, torch.bfloat16)
-#: Calls of what takes microseconds, for one measurement.
+#: Number of calls per measurement of an operation that takes microseconds.
 _CALLS = 50
-#: Seconds by which ranks come late to a message while they train, in the middle.
+#: Median of the seconds by which ranks come late to a message during training.
 _LATE = 3e-4
 #: Repetitions; the first one, which loads kernels and opens connections, does not count.
 _REPEATS = 7
-#: With one rank there is nothing to measure: half, as ranks on processors communicate with the cores that multiply.
+#: With one rank there is nothing to measure: half is assumed, because ranks on CPUs communicate with the cores that
+#: multiply.
 _CPU_OVERLAP = 0.5
 #: Columns and nonzeros per row of the product behind which a message is hidden, and bytes of the message.
 _OVERLAP_WIDTH, _OVERLAP_DEGREE, _OVERLAP_BYTES = 32, 8, 3 * _LONG_BYTES
@@ -72,7 +73,7 @@ class _Bench:
     """Measures calls on all ranks.
 
     Attributes:
-        place: of tensors of float32.
+        place: place of float32 tensors.
         late: ranks come to short messages at different times, up to this many seconds. A rank that waits uses its
             processor, which processor time counts; a wall clock would count the wait for others twice.
     """
@@ -108,7 +109,7 @@ class _Bench:
         return self.clock() - started
 
     def short(self, what: str, call: Callable[[], None]) -> float:
-        """Median seconds of a call that takes microseconds, on the slowest rank. Collective."""
+        """Median seconds of a call that takes only microseconds, on the slowest rank. Collective."""
         rng = np.random.default_rng(self.comm.rank)
         taken = []
         for _ in range(self.repeats * _CALLS // 2):
@@ -116,7 +117,7 @@ class _Bench:
             while time.perf_counter() < until:
                 pass
             taken.append(self.seconds(call))
-        # The mean of a batch, as waits are seldom and long; the median of the batches.
+        # The mean of a batch, because waits are seldom and long; the median of the batches.
         batches = [statistics.fmean(taken[start : start + _CALLS // 2]) for start in range(0, len(taken), _CALLS // 2)]
         self.spread[what] = max(self.spread.get(what, 0.0), _spread(batches))
         return float(self.comm.gather_numbers([statistics.median(batches)]).max())
@@ -131,11 +132,11 @@ def _spread(seconds: list[float]) -> float:
 def calibrate(
     comm: Communicator, name: str, clock: str = "wall", num_threads: int = 1, scale: float = 1.0
 ) -> MachineProfile:
-    """Measure the profile of the machine that these ranks run on; the same on every rank. Collective.
+    """Measure the profile of the machine on which these ranks run; the same on every rank. Collective.
 
     Args:
-        num_threads: of every rank.
-        scale: of the sizes of what is multiplied; less than 1 is for tests.
+        num_threads: number of threads of every rank.
+        scale: factor of the sizes of multiplied matrices; less than 1 is for tests.
 
     Raises:
         CollectiveError: the ranks were started differently.
@@ -338,7 +339,8 @@ def _measure_link(bench: _Bench, what: str, distance: int) -> Link:
 def _measure_overlap(bench: _Bench, scale: float) -> float:
     """The share of an exchange between neighbors that a product hides, while it lets messages advance. Collective.
 
-    Both alone, and the exchange behind the product: what the sum takes longer than both together was hidden.
+    Measures both alone, and the exchange during the product: the difference between the sum and the combined time was
+        hidden.
     """
     comm, peer = bench.comm, bench.comm.rank ^ 1
     peer = peer if peer < comm.size else comm.rank
@@ -388,7 +390,7 @@ def _repeat(act: Callable[[int], None], count: int, times: int) -> None:
 
 
 def _operations(group: Communicator, place: Place) -> dict[Operation, Callable[[int], None]]:
-    """Collectives of a number of elements in a group, in memory that is there before, as in training."""
+    """Collectives of a number of elements in a group, in memory allocated beforehand, as in training."""
     given, taken = (_ones(place, _LONG_BYTES // 4) for _ in range(2))
 
     def sizes(count: int) -> list[int]:

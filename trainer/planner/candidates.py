@@ -1,4 +1,4 @@
-"""Everything that a training could run on, with its forecast: algorithms, process grids and partitions."""
+"""Lists all ways to run a training run, with forecasts: algorithms, process grids and partitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Situation:
     """Facts about a graph before training.
 
     Attributes:
-        partitions: measured ones.
+        partitions: measured partitions.
         grid_heaviest: nonzeros of the heaviest block of grid shards over the average.
         given_law: a law that is not fitted to ``partitions``.
     """
@@ -54,19 +54,19 @@ class Situation:
 
     @property
     def law(self) -> ExchangeLaw:
-        """The law for numbers of parts that no partition has: as given, or fitted to the partitions."""
+        """The law for numbers of parts without a partition: the given law, or one fitted to the partitions."""
         return self.given_law or ExchangeLaw.fitted(self.graph.num_vertices, self.graph.nnz, self.partitions)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One way to run a training, and its forecast.
+    """One way to run a training run, and its forecast.
 
     Attributes:
         partition: method of the partition, if the algorithm needs one, and its key.
         peak_memory: bytes of the busiest rank.
-        fits: the memory is enough, or its size is not known.
-        estimated: why the volume is an estimate; empty if it is exact.
+        fits: the memory is enough, or its size is unknown.
+        estimated: reason why the volume is an estimate; empty if it is exact.
     """
 
     config: TrainConfig
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def bytes_sent(self) -> int:
-        """By all ranks in an epoch."""
+        """Bytes that all ranks send in an epoch."""
         return sum(round(count) for count in self.volume.bytes.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def make_plans(
                         if each.key and not each.estimated
                     ]
     if not plans:
-        raise InputError(f"no algorithm states what it sends and runs model {config.model.name}")
+        raise InputError(f"no algorithm that states its steps can run model {config.model.name}")
     return fastest_first(plans)
 
 
@@ -189,10 +189,10 @@ def fastest_first(plans: Iterable[Plan]) -> list[Plan]:
 
 
 def plan_of(config: TrainConfig, situation: Situation, profile: MachineProfile, partition_key: str = "") -> Plan:
-    """The forecast of one training, on its own algorithm, process grid and partition.
+    """The forecast of one training run, with its own algorithm, process grid and partition.
 
     Args:
-        partition_key: of the partition that the shards follow, if they do.
+        partition_key: key of the partition of the shards, if there is one.
 
     Raises:
         InputError: the planner does not know the model, the mode, the algorithm or the partition.
@@ -205,7 +205,7 @@ def plan_of(config: TrainConfig, situation: Situation, profile: MachineProfile, 
 
 
 def fits(memory: int, limit: int) -> bool:
-    """Whether a rank that needs ``memory`` bytes has enough; a limit of 0 is not known."""
+    """Whether a rank that needs ``memory`` bytes has enough; a limit of 0 is unknown."""
     return not limit or memory <= limit
 
 
@@ -247,7 +247,7 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
     work = workload(config, graph, way.exchanges, way.heaviest if config.algorithm.ranks > 1 else 1.0)
     once, each, count = steps_of(config, work, graph.pairs)
     memory = max(project_new_training(config, _sizes(config, graph, way), pairs=graph.pairs).peak_memory)
-    # Whether rows move between two random orders in an epoch, which is known on average only.
+    # Whether rows move between two random orders in an epoch, whose volume is known only on average.
     moves = any(work.aligns_own(layer) or work.adds_input(layer) for layer in range(work.num_layers))
     draws = graph.pairs is not None and config.algorithm.ranks > 1
     is_average = moves and work.double_order and config.algorithm.kind.reads is not ROW_SHARDS
@@ -264,7 +264,7 @@ def _plan(config: TrainConfig, graph: GraphFacts, way: _Way, profile: MachinePro
 
 
 def steps_of(config: TrainConfig, work: Workload, pairs: PairFacts | None) -> tuple[list[Step], list[Step], int]:
-    """Steps that an epoch does once, steps that it repeats on pairs, and the number of repetitions.
+    """Steps that an epoch runs once, steps that it repeats on pairs, and the number of repetitions.
 
     Raises:
         InputError: the algorithm does not state its steps.
@@ -310,5 +310,5 @@ def _sizes(config: TrainConfig, graph: GraphFacts, way: _Way) -> ShardSizes:
         nonzeros=int(graph.nnz / ranks * way.heaviest),
         read_bytes=(matrix + vertex) // ranks,
     )
-    # One rank stands for all: the busiest decides.
+    # One rank represents all: the busiest one decides.
     return RowSizes(**common, ranks=(busiest,), index_bytes=_INDEX_BYTES)

@@ -21,10 +21,10 @@ class Cost:
     """Seconds of an epoch on one rank.
 
     Attributes:
-        spmm, gemm, passes: local work of an average rank, by what it is.
-        communication: of each kind of message, exposed or not.
-        hidden: of the communication, what runs behind products.
-        waiting: of an average rank for the one with most nonzeros.
+        spmm, gemm, passes: seconds of local work of an average rank, by kind of work.
+        communication: seconds of each kind of message, exposed or not.
+        hidden: seconds of communication that run during products.
+        waiting: seconds that an average rank waits for the rank with most nonzeros.
     """
 
     spmm: float
@@ -40,7 +40,7 @@ class Cost:
 
     @property
     def exposed(self) -> float:
-        """Communication that no product hides."""
+        """Seconds of communication that no product hides."""
         return sum(self.communication.values()) - self.hidden
 
     @property
@@ -83,7 +83,7 @@ def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int 
         else:
             seconds = communication_seconds(step, profile)
             communication[step.kind.value] = communication.get(step.kind.value, 0.0) + seconds
-            # All that runs behind one product shares its time.
+            # All communication during one product shares its time.
             behind = min(step.overlapped * seconds * profile.overlap, step.overlapped * product, unused)
             hidden, unused = hidden + behind, unused - behind
     return Cost(spmm, gemm, passes, communication, hidden, waiting)
@@ -93,7 +93,7 @@ def _sparse_seconds(step: SparseWork, nnz: float, profile: MachineProfile, numbe
     degree = nnz / max(1.0, step.rows * step.calls)
     rates, factor = profile.rates(number_size)
     rate = factor * rates.spmm.at(max(1.0, step.width), max(1.0, degree), max(1.0, step.columns))
-    # However few the nonzeros are, each call writes its rows.
+    # Even with few nonzeros, each call writes its rows.
     written = step.calls * step.rows * step.width * 2 * number_size / profile.stream
     return nnz * step.width * rate + written + step.calls * profile.call
 
@@ -113,7 +113,7 @@ def communication_seconds(step: Communication, profile: MachineProfile) -> float
     if step.operation is Operation.EXCHANGE:
         return _exchange_seconds(step, profile)
     rate = profile.measured(step.operation.value, step.group) or _ring(step, profile)
-    # In a broadcast every rank receives all; of other operands a rank sends its share.
+    # In a broadcast, every rank receives the whole operand; in other collectives, a rank sends its share.
     ranks = step.group - 1 if step.operation is Operation.BROADCAST else step.group
     return step.calls / step.groups * rate.latency + step.bytes / step.groups / ranks * rate.byte_seconds
 

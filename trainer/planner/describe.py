@@ -22,7 +22,7 @@ from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.registry import MODES
 from gnnloom.trainer.planner.pair_steps import PairFacts
 
-#: Vertices whose split and labels are read at a time.
+#: Number of vertices per read of splits and labels.
 _CHUNK_ROWS = 1 << 22
 #: Whether each normalization scales features before a forward product and gradients before a backward one: by its right
 #: factors and by its left ones, where these are not all 1.
@@ -39,14 +39,14 @@ _FEATURE_SUMS = (
 
 @dataclass(frozen=True, kw_only=True)
 class GraphFacts:
-    """A graph and its vertex data, as far as an epoch depends on them.
+    """Facts about a graph and its vertex data on which an epoch depends.
 
     Attributes:
         nnz: nonzeros of the adjacency, self loops included.
         num_outputs: width of the model's output.
         num_training: labeled vertices of the training split.
         one_class: the task couples the columns of scores, as a softmax does.
-        pairs: what is trained on, if it is pairs of vertices.
+        pairs: facts about the training pairs, for tasks on pairs.
     """
 
     num_vertices: int
@@ -61,7 +61,7 @@ class GraphFacts:
 
 
 def count_training(vertices: Vertices) -> int:
-    """Number of vertices that are in the training split and have a label; reads the split and the labels."""
+    """Number of labeled vertices in the training split; reads the split and the labels."""
     if not vertices.has_split:
         return 0
     total = 0
@@ -75,7 +75,7 @@ def count_training(vertices: Vertices) -> int:
 
 
 def exchanges_of(partition: Partition) -> tuple[Exchange, Exchange]:
-    """Rows that the parts exchange for a product, and for a product with the transpose, as the partition stores them.
+    """Rows that the parts exchange for a product, and for a product with the transpose, as stored with the partition.
 
     Raises:
         InputError: the partition was not measured, or its manifest is damaged.
@@ -117,7 +117,7 @@ def work_of(config: TrainConfig) -> ModelWork:
     """Work of the configured model's layers.
 
     Raises:
-        InputError: the mode samples, or the model is of another package that does not say.
+        InputError: the mode samples, or the model comes from another package and states no work.
     """
     if config.mode.kind.is_sampled:
         planned = ", ".join(name for name, kind in MODES.items() if not kind.is_sampled)
@@ -126,10 +126,10 @@ def work_of(config: TrainConfig) -> ModelWork:
             f" {planned}; `gnnloom train --mode {config.mode.name} --plan` projects memory and disk space"
         )
     if config.model.kind.is_rowwise:
+        command = shell_command("gnnloom", "train", "--model", config.model.name, "--plan")
         raise InputError(
-            f"model {config.model.name} multiplies with no adjacency, so its epochs take the same on every"
-            f" algorithm and partition; `{shell_command('gnnloom', 'train', '--model', config.model.name, '--plan')}`"
-            " projects memory and disk space"
+            f"model {config.model.name} does not multiply by the adjacency, so its epochs take the same time on every"
+            f" algorithm and partition; `{command}` projects memory and disk space"
         )
     work = config.model.work
     if work is None:
@@ -144,14 +144,14 @@ def workload(
     exchanges: tuple[Exchange, Exchange] | None = None,
     heaviest: float = 1.0,
 ) -> Workload:
-    """The workload of a training.
+    """The workload of a training run.
 
     Args:
-        exchanges: of the product and of that with the transpose, if the vertices are partitioned.
+        exchanges: exchanges for the product and for the product with the transpose, if the vertices are partitioned.
         heaviest: nonzeros of the busiest rank over the average.
 
     Raises:
-        InputError: the model does not say what its layers compute, or the mode samples.
+        InputError: the model does not state the work of its layers, or the mode samples.
     """
     known = work_of(config)
     options = config.options_of_model(graph.num_features, graph.num_outputs)
@@ -199,7 +199,7 @@ def epoch_steps(config: AlgorithmConfig, work: Workload) -> list[Step]:
     """
     algorithm = config.kind
     if algorithm.steps is None:
-        raise InputError(f"algorithm {algorithm.name}: its traffic is not known, as it states no steps")
+        raise InputError(f"algorithm {algorithm.name}: its traffic is unknown, because it states no steps")
     found = algorithm.steps(work, config.axes, config.own_options())
     if work.feature_size == work.parameter_size:
         return found
@@ -209,7 +209,7 @@ def epoch_steps(config: AlgorithmConfig, work: Workload) -> list[Step]:
 def _conversions(step: Step) -> Iterator[Step]:
     """The passes that widen features before they are summed over ranks, and that narrow these sums.
 
-    Sparse products that are summed are written in the dtype of sums; dense ones are not.
+    Summed sparse products are written in the dtype of sums; dense products are not.
     """
     if isinstance(step, Communication) and step.operation in _SUMS and step.kind in _FEATURE_SUMS:
         held = step.elements / step.groups

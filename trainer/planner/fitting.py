@@ -1,4 +1,4 @@
-"""Chooses where a training keeps its data and what it computes again, so that its ranks fit a given memory."""
+"""Chooses the place of a run's data and its recomputation, so that its ranks fit a memory limit."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from gnnloom.trainer.training.rehearsal.projection import opened_run, process_me
 
 logger = logging.getLogger(__name__)
 
-#: Values of options with which a training takes less memory. Each costs more than all before it together: the system
-#: keeps files in the memory that is free, a recomputed layer is one product with a weight, an adjacency on disk is
-#: decompressed for every product, and bf16 rounds.
+#: Values of options that reduce the memory of a training run. Each costs more than all previous ones together: the
+#: system keeps files in the memory that is free, a recomputed layer is one product with a weight, an adjacency on disk
+#: is decompressed for every product, and bf16 rounds.
 SMALLER: Final[Mapping[str, Any]] = {"inputs": "disk", "recompute": True, "adjacency": "disk", "precision": "bf16"}
 #: Pages of mapped files without which every access would wait for the disk.
 _PAGES: Final = 64 << 20
-#: Attempts to find what batches in memory leave for an evaluation from disk.
+#: Number of attempts to find the memory that batches leave for an evaluation from disk.
 _ATTEMPTS: Final = 10
 
 
 def settle_memory(given: Mapping[str, Any], memory: int, *, restart: bool = False) -> dict[str, Any]:
-    """The fields of a training that fits a memory; logs the choice and its reason. Reads manifests.
+    """The fields of a training run that fits a memory limit; logs the choice and its reason. Reads manifests.
 
-    Options that are given stay. Of the others in :data:`SMALLER`, the cheapest combination is chosen with which no rank
-    takes more; a run that exists keeps what decides its result.
+    Given options stay unchanged. Of the other options in :data:`SMALLER`, the cheapest combination is chosen with which
+    no rank exceeds the limit; an existing run keeps the options that affect its result.
 
     Args:
         given: fields of the configuration, ``catalog`` and ``dataset`` among them.
@@ -39,7 +39,7 @@ def settle_memory(given: Mapping[str, Any], memory: int, *, restart: bool = Fals
         restart: the run starts over.
 
     Raises:
-        BudgetError: no combination fits; says what the smallest takes.
+        BudgetError: no combination fits; the message states the smallest memory.
         NotFoundError, ExistsError, InputError: the training would be refused, or its memory is unknown.
     """
     config = configure(given, restart=restart)
@@ -77,7 +77,7 @@ def settle_memory(given: Mapping[str, Any], memory: int, *, restart: bool = Fals
 
 
 def _within(fields: Mapping[str, Any], memory: int, *, restart: bool) -> tuple[dict[str, Any], int]:
-    """The fields of a training whose evaluation leaves room for what else is in memory, and what its ranks take.
+    """The fields of a training run whose evaluation leaves room for other data, and the memory of its ranks.
 
     Raises:
         BudgetError: not even an evaluation in parts fits.
@@ -89,7 +89,8 @@ def _within(fields: Mapping[str, Any], memory: int, *, restart: bool) -> tuple[d
         return dict(fields), _needed(config, restart=restart)
     least, most = 0, memory - process_memory(config)
     for attempt in range(_ATTEMPTS if most > 0 else 0):
-        # First all that is left; batches in memory, and an evaluation that needs no more, leave it less.
+        # The first attempt gives it all remaining memory; batches in memory, and an evaluation that needs less, reduce
+        # it.
         some = most if not attempt else (least + most) // 2
         found = {**fields, "evaluation_memory": some}
         try:
@@ -110,7 +111,7 @@ def _needed(config: TrainConfig, *, restart: bool) -> int:
 
 
 def _report(smaller: tuple[str, ...], needed: Mapping[tuple[str, ...], int], memory: int) -> None:
-    """Log the choice, and what the usual options would take."""
+    """Log the choice, and the memory with the usual options."""
     takes = f"{_shown(smaller)}, with which a rank takes {memory_text(needed[smaller])}"
     usual = needed.get(())
     if not smaller:

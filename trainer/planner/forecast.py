@@ -1,4 +1,4 @@
-"""The forecast of a training, shown in its plan and stored with its run to be compared with what is measured."""
+"""The forecast of a training run, shown in its plan and stored with the run for comparison with measurements."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 def record_forecast(begun: Begun) -> None:
-    """Store the forecast of a training with its run; called by rank 0. Reads manifests.
+    """Store the forecast of a training run; called by rank 0. Reads manifests.
 
-    A model or an algorithm that the planner does not know has none, nor has a training whose graph or partition is
-    gone: that is logged, and the training goes on.
+    There is no forecast for a model or an algorithm that the planner does not know, or if the graph or the partition is
+        gone: this is logged, and training continues.
     """
     run = begun.opened.run
     try:
@@ -39,7 +39,7 @@ def record_forecast(begun: Begun) -> None:
 def _forecast(begun: Begun) -> dict[str, Any]:
     """The forecast as JSON: the forecast of the run's plan, and the profile that its times come from.
 
-    Epochs of sampled modes depend on the batches that are drawn: their forecast has the memory only.
+    Epochs of sampled modes depend on the drawn batches, so their forecast has only the memory.
     """
     opened = begun.opened
     profile = open_profile(opened.dataset.path.parent, LOCAL)
@@ -85,10 +85,10 @@ def with_planned_seconds(projection: TrainProjection, config: TrainConfig) -> tu
 
 
 def _plan(opened: OpenedRun, profile: MachineProfile, num_training: int | None = None) -> Plan:
-    """The planner's forecast of a training on the whole graph.
+    """The planner's forecast of a training run on the whole graph.
 
     Args:
-        num_training: labeled training vertices, if they are known already.
+        num_training: number of labeled training vertices, if already known.
     """
     config, dataset, inputs = opened.config, opened.dataset, opened.shards.shards.artifact.inputs
     situation = situation_of(dataset, inputs.get("graph"), num_training, config)

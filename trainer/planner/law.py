@@ -14,7 +14,7 @@ from statistics import fmean
 
 from gnnloom.trainer.algorithms.workload import Exchange
 
-#: The exponent where only one partition is known: the exponent of a surface in two dimensions. Assumed, not fitted.
+#: The exponent if only one partition is known: the exponent of a surface in two dimensions. Assumed, not fitted.
 _ASSUMED_EXPONENT = 0.5
 
 
@@ -23,9 +23,9 @@ class KnownPartition:
     """A measured partition.
 
     Attributes:
-        name: of the method that made it.
-        key: of the artifact.
-        exchange, exchange_back: of the product and of that with the transpose.
+        name: name of the method that made it.
+        key: key of the artifact.
+        exchange, exchange_back: exchanges for the product and for the product with the transpose.
         heaviest: nonzeros of the heaviest part over the average.
         covers: the two exchanges if sums may replace rows; None if the partition does not count them.
     """
@@ -53,9 +53,9 @@ class ExchangeLaw:
             partition is known, and the bound is used.
         uneven: rows of the busiest part over the average.
         heaviest: nonzeros of the heaviest part over the average.
-        error: relative distance of the known partitions from the law (root of the mean square); None if fewer than
-            three are known, which any such law meets.
-        source: how the law came about, for people.
+        error: root-mean-square relative error of the fit; None with fewer than three partitions, which any power law
+            fits exactly.
+        source: how the law was obtained, as text for display.
     """
 
     num_vertices: int
@@ -111,7 +111,7 @@ class ExchangeLaw:
         rows = self.random_rows(parts)
         if self.factor is not None:
             rows = min(rows, self.factor * float(parts - 1) ** self.exponent * self.num_vertices)
-        # Every part sends to every other one as long as there are rows for it.
+        # Every part sends to every other part as long as there are enough rows.
         messages = min(float(parts * (parts - 1)), rows)
         return Exchange(
             rows=rows,

@@ -94,7 +94,7 @@ class _Rank:
     """Bytes of one rank by purpose, beyond the process itself.
 
     Attributes:
-        layers: its shares in every layer, and of the output.
+        layers: the rank's shares of every layer and of the output.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class _Rank:
         """Sum up.
 
         Args:
-            entries: nonzeros that a layer multiplies with.
-            matrix_bytes: of all matrices.
+            entries: number of nonzeros by which a layer multiplies.
+            matrix_bytes: bytes of all matrices.
         """
         self.layers = layers
         word, n = config.model.feature_bytes, rows.num_vertices
@@ -120,7 +120,7 @@ class _Rank:
         stated, of_pairs = config.mode.own_options(), 0.0
         if pairs is not None:
             if batch is not None:
-                # Every rank has batches of its own.
+                # Every rank has its own batches.
                 pairs = replace(pairs, step_pairs=config.algorithm.ranks * (config.task.link_batch or BATCH_PAIRS))
             seeds = max(1, min(pairs.ends_on(config.algorithm.ranks), n))
             stated["batch_size"], rows = seeds, replace(rows, training=seeds)
@@ -165,7 +165,7 @@ class _Rank:
             rows=share, held=share, product=share, received=(rank.halo + rank.sent) / n, adjacency=1.0, pointers=0.0
         )
         entry = shards.index_bytes + _weight_bytes(shards, config.model)
-        # A product with each neighbor's columns keeps where they begin and end in every row.
+        # A product with each neighbor's columns keeps the positions where they begin and end in every row.
         pointers = 16 * rank.own + (24 * rank.sent if config.algorithm.ranks > 2 else 0)
         row_bytes = 0 if config.model.embed else shards.num_features * config.model.feature_bytes
         rows = RankRows(rank.own, rank.halo, shards.num_vertices, shards.nnz, row_bytes, rank.own)
@@ -252,7 +252,7 @@ def _layer_peak(
     model = config.work or UNKNOWN
     # Sums of several products are float32, and then rounded.
     sums = 3 if config.precision == "bf16" and num_ranks > 1 else 1
-    # Beside the output itself, which features a layer lets through is one bit each.
+    # In addition to the output itself, the sign of each feature is stored as one bit.
     extra = model.kept + (config.norm != "none") + config.residual + 1 / (8 * config.feature_bytes)
     saved = peak = given = 0.0
     for layer, (before, after) in enumerate(options.pairs):

@@ -25,13 +25,13 @@ EXPECTED: Final = "expected ends of pairs on other ranks"
 
 @dataclass(frozen=True, kw_only=True)
 class PairFacts:
-    """The training pairs, as far as an epoch depends on them.
+    """Facts about the training pairs on which an epoch depends.
 
     Attributes:
-        num_pairs: of an epoch.
-        step_pairs: of a step.
-        negatives: other pairs that are drawn for each.
-        draws_sources: a negative has a source of its own, too.
+        num_pairs: number of pairs per epoch.
+        step_pairs: number of pairs per step.
+        negatives: number of negatives that are drawn for each pair.
+        draws_sources: a negative also has its own source.
     """
 
     num_pairs: int
@@ -41,7 +41,7 @@ class PairFacts:
 
     @classmethod
     def of(cls, config: TrainConfig, num_pairs: int) -> Self:
-        """The pairs of a training.
+        """The pairs of a training run.
 
         Args:
             num_pairs: pairs to train on.
@@ -70,7 +70,7 @@ class PairFacts:
 
 
 def is_once(step: Step) -> bool:
-    """Whether a step of the graph occurs once in an epoch, however many steps the pairs are cut into: the loss."""
+    """Whether a step of the graph occurs once per epoch, for any number of steps on pairs: the loss does."""
     return isinstance(step, Communication) and step.kind is Kind.LOSS
 
 
@@ -80,7 +80,7 @@ def align_rows(work: Workload, ranks: int, output: Footprint) -> list[Step]:
     See :meth:`gnnloom.trainer.links.pair_rows.PairRows.spread`.
 
     Args:
-        output: what a rank holds of the output.
+        output: the rank's share of the output.
     """
     entries = work.num_vertices * work.dims[-1]
     # Parts that the rows and the columns are split into; other ranks have copies.
@@ -98,7 +98,7 @@ def align_rows(work: Workload, ranks: int, output: Footprint) -> list[Step]:
 
 
 def _exchange(kind: Kind, elements: float, messages: int, ranks: int, element_size: int) -> Communication:
-    """An exchange in which all ranks send about the same."""
+    """An exchange in which all ranks send about the same number of bytes."""
     return Communication(
         kind=kind,
         operation=Operation.EXCHANGE,
@@ -130,7 +130,7 @@ def add_pairs(pairs: PairFacts, work: Workload, ranks: int) -> list[Step]:
     rows = ranks * others * (1 - (1 - targets / others) * (1 - negatives / others))
     messages = ranks * (ranks - 1)
 
-    # Each rank says how many ids it asks for, and which, for the rows and again for their gradients.
+    # Each rank sends the number of requested ids, and the ids, for the rows and again for their gradients.
     # Ends are spread evenly.
     ids = [
         _exchange(Kind.ROW_IDS, elements, messages, ranks, _ID_BYTES) for elements in (messages, rows) for _ in range(2)

@@ -1,4 +1,4 @@
-"""The profile of a machine: how fast its ranks multiply and communicate. JSON, measured or from published figures."""
+"""The profile of a machine: rates of its ranks' products and communication; measured or from published figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER = ".profiles"
 #: Bytes of a number in the products that every profile has rates of, and in bfloat16.
 MEASURED_BYTES, _BF16_BYTES = 4, 2
 
-#: Name of the profile of this machine, which decides and forecasts unless another one is named.
+#: Name of the profile of this machine, the default for choices and forecasts.
 LOCAL: Final = "local"
 #: Name of the profile that comes with gnnloom for machines that were not measured.
 GENERIC: Final = "generic"
@@ -125,18 +125,18 @@ class MachineProfile:
         clock: ``wall`` or ``processor``: the measured clock.
         device: ``cpu`` or ``gpu``: the processor of a rank.
         ranks_per_node: ranks that share a node.
-        memory_per_rank: bytes; 0 if it is not known.
-        intra: between ranks of a node.
-        inter: between nodes, for each network card.
-        cards: network cards of a node, which its ranks share.
+        memory_per_rank: bytes; 0 if unknown.
+        intra: link between ranks of a node.
+        inter: link between nodes, for each network card.
+        cards: number of network cards of a node, which its ranks share.
         spmm, gemm, gradient, passes: rates of work in float32; see :class:`Rates`.
         bf16: rates of products in bfloat16 with float32 sums; None if they were not measured.
         stream: bytes per second that a rank reads or writes.
-        call: seconds that any operation takes, however little it does.
+        call: minimum seconds of any operation.
         overlap: share of a communication that can be hidden behind a product.
-        collectives: measured ones; others follow from the links.
+        collectives: measured collectives; others follow from the links.
         spread: for each measured figure, the relative distance between the quartiles.
-        sources: where published figures come from, and which ones are assumed.
+        sources: sources of published figures, and figures that are assumed.
     """
 
     name: str
@@ -192,7 +192,7 @@ class MachineProfile:
         """Read a profile.
 
         Raises:
-            InputError: it is not a profile, or one of another version.
+            InputError: the content is not a profile, or has another version.
         """
         given = dict(content)
         if given.pop("encoding-type", None) != "gnnloom-machine-profile":
@@ -249,11 +249,11 @@ def store_profile(root: Path, profile: MachineProfile) -> Path:
 def open_profile(root: Path, name: str) -> MachineProfile:
     """A profile of a catalog, a profile that comes with gnnloom, or a JSON file, in this order.
 
-    Where nothing was measured, ``local`` is ``generic``, which the note of the profile says.
+    If nothing was measured, ``local`` is ``generic``, and the note of the profile says so.
 
     Raises:
-        NotFoundError: there is none.
-        InputError: it is not a profile.
+        NotFoundError: there is no such profile.
+        InputError: the file is not a profile.
     """
     is_file = name.endswith(".json")
     path = Path(name) if is_file else profile_path(root, name)

@@ -1,4 +1,4 @@
-"""Simulates scaling: the forecast of every algorithm on more and more ranks, and where the fastest one changes."""
+"""Simulates scaling: the forecast of every algorithm for growing numbers of ranks, and changes of the fastest one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Crossing:
-    """The fastest algorithm changes.
+    """A number of ranks at which the fastest algorithm changes.
 
     Attributes:
         ranks: the first number of ranks where ``now`` is the fastest.
-        before: the fastest at the number of ranks before.
+        before: the fastest algorithm at the previous number of ranks.
     """
 
     ranks: int
@@ -66,14 +66,14 @@ def _grouped(plans: Iterable[Plan], key: Callable[[Plan], Key]) -> dict[Key, lis
 
 
 def _grown(config: TrainConfig, situation: Situation, factor: float) -> Situation:
-    """A graph of the same kind that is larger."""
+    """A larger graph of the same kind."""
     graph, pairs = situation.graph, situation.graph.pairs
     sizes = {name: round(getattr(graph, name) * factor) for name in ("num_vertices", "nnz", "num_training")}
     if pairs is not None:
         pairs = PairFacts.of(config, round(pairs.num_pairs * factor))
         sizes["num_training"] = pairs.step_pairs
     law = replace(situation.law, num_vertices=sizes["num_vertices"])
-    # The partitions are of the smaller graph; only their law holds for a larger one.
+    # The partitions belong to the smaller graph; only their law holds for a larger one.
     return replace(situation, graph=replace(graph, **sizes, pairs=pairs), partitions=(), given_law=law)
 
 

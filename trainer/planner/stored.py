@@ -1,4 +1,4 @@
-"""Collects what a catalog knows about a dataset before training, and chooses an algorithm if a run leaves it open."""
+"""Collects facts about a dataset from its catalog before training, and chooses an algorithm if a run leaves it open."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def situation_of(
     num_training: int | None = None,
     config: TrainConfig | None = None,
 ) -> Situation:
-    """Collect what is known about a dataset; reads manifests, the split and the labels.
+    """Collect facts about a dataset; reads manifests, the split and the labels.
 
     Args:
-        graph_key: chooses between several graphs; by default the one without the links that the task reads.
-        num_training: labeled training vertices, if they are known already: then split and labels are not read. Not
+        graph_key: chooses between several graphs; by default the graph without the links that the task reads.
+        num_training: number of labeled training vertices, if already known: then split and labels are not read. Not
             needed by tasks on pairs.
-        config: the training; None for the usual one, of the task that the vertex data suggest.
+        config: the training configuration; None for the default one, with the task that the vertex data suggest.
 
     Raises:
         NotFoundError: the dataset has no graph or no vertex data.
-        InputError: it lacks features or what the task predicts, or has several graphs.
+        InputError: the dataset lacks features or the task's labels, or has several graphs.
     """
     task, embed = (TaskConfig(), 0) if config is None else (config.task, config.model.embed)
     graph = dataset.graph(graph_key or task.message_graph(dataset))
@@ -54,7 +54,7 @@ def situation_of(
     if config is not None and task.on_pairs:
         links = open_links(predicted, dataset, graph.artifact.key, task.links, graph.artifact.path)
         pairs = PairFacts.of(config, links.num_pairs["train"])
-        # A step has a part of the pairs that an epoch has.
+        # A step has only a part of an epoch's pairs.
         num_training = pairs.step_pairs
     else:
         pairs = None
@@ -102,16 +102,16 @@ logger = logging.getLogger(__name__)
 
 
 def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict[str, Any]:
-    """The fields of a training whose algorithm is ``auto``, with an algorithm and its grid instead; logs why.
+    """The fields of a training run, with an algorithm and a grid in place of ``auto``; logs the reason.
 
-    A run that exists keeps its algorithm. Communicates nothing: every rank of a job that calls this finds the same.
+    An existing run keeps its algorithm. Communicates nothing: every rank of a job finds the same result.
 
     Args:
         given: fields of the configuration, ``catalog`` and ``dataset`` among them.
         ranks: number of ranks, if it is not among the fields.
 
     Raises:
-        InputError: a grid is given too, or no algorithm that the planner knows has its shards and fits the memory.
+        InputError: a grid is given, too, or no algorithm that the planner knows has its shards and fits in memory.
     """
     fields = {name: value for name, value in given.items() if name != "algorithm"}
     if fields.get("grid") is not None:
@@ -129,7 +129,7 @@ def settle_algorithm(given: Mapping[str, Any], ranks: int | None = None) -> dict
     if plan is None:
         raise InputError(
             f"algorithm auto: dataset {dataset.name} has no shards for {config.algorithm.ranks} ranks whose training"
-            " fits the memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
+            " fits in memory; `gnnloom plan` shows what would fit, and `gnnloom shard` makes shards"
         )
     logger.warning("%s", "; ".join(filter(None, (_reason(plan, plans), profile.note))))
     return {**fields, "algorithm": plan.config.algorithm.name, "grid": plan.config.algorithm.grid}
@@ -149,7 +149,7 @@ def _has_shards(dataset: Dataset, plan: Plan) -> bool:
 
 
 def _reason(plan: Plan, plans: list[Plan]) -> str:
-    """Why a plan was chosen."""
+    """The reason for the choice of a plan."""
     grid = "x".join(map(str, plan.grid))
     text = f"algorithm auto: {plan.config.algorithm.name} {grid}, predicted {plan.cost.total * 1e3:.3g} ms per epoch"
     other = next(

@@ -1,4 +1,4 @@
-"""The normalized adjacency of all ranks, ready to be multiplied with a few columns at a time."""
+"""Multiplies the normalized adjacency of all ranks by a few columns at a time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from gnnloom.trainer.place.place import Place
 class AdjacencyProduct:
     """This rank's rows of the adjacency, in memory or on disk.
 
-    The bits of a product do not depend on how many columns are multiplied at a time, on the number of threads, or on
-    where the adjacency is.
+    The bits of a product do not depend on the number of columns per product, on the number of threads, or on the place
+    of the adjacency.
 
     Attributes:
         layout: this rank's rows.
@@ -35,10 +35,10 @@ class AdjacencyProduct:
     """
 
     def __init__(self, comm: Communicator, shard: RowShard, normalization: str, place: Place) -> None:
-        """Read what stays in memory. Communicates nothing.
+        """Read data that stay in memory. Communicates nothing.
 
         Args:
-            shard: with the adjacency in memory, or ``on_disk``.
+            shard: the rank's shard, with the adjacency in memory, or ``on_disk``.
             normalization: see :func:`gnnloom.trainer.data.adjacency_scaling.scaling`.
 
         Raises:
@@ -50,7 +50,7 @@ class AdjacencyProduct:
         self.layout = Layout(ProcessGrid(comm, {AXIS: comm.size}, place), shard.vertex(), (AXIS,))
         self.place, self.num_nonzeros = place, matrix.own.nnz + matrix.halo.nnz
         self.matrix = matrix
-        #: Before rows are exchanged, all ranks let them agree. Collective.
+        #: Called by all ranks before rows are exchanged, to check that they agree. Collective.
         self.exchanged = ExchangedRows(where, self.layout.vertex, comm, place)
         self.exchanged.add(matrix)
         exchange = HaloExchange(comm, matrix, place)
@@ -70,7 +70,7 @@ class AdjacencyProduct:
         return self._product.multiply(dense)
 
     def multiply_into(self, dense: Tensor, out: Tensor | RowSink, *, as_sums: bool = False) -> None:
-        """The same, to memory or, if the adjacency is on disk, to rows that are not in memory. Collective.
+        """Like :meth:`multiply`, to memory or, if the adjacency is on disk, to rows that are not in memory. Collective.
 
         Args:
             out: (num_rows, columns) to overwrite.
@@ -79,10 +79,11 @@ class AdjacencyProduct:
         self._product.multiply_into(dense, out, as_sums=as_sums)
 
     def powers(self, dense: Tensor, steps: int, teleport: float | None = None) -> Iterator[tuple[int, Tensor]]:
-        """The steps 1, 2, ... of a propagation, each (num_rows, columns). Collective, and so is going through them.
+        """The steps 1, 2, ... of a propagation, each (num_rows, columns). Collective, including the iteration.
 
-        A step is A times the one before; with a teleport probability, it is (1 - teleport) A times the one before plus
-        teleport times ``dense`` (Gasteiger, Bojchevski, Guennemann, "Predict then Propagate", ICLR 2019, equation 4).
+        A step is A times the previous step; with a teleport probability, it is (1 - teleport) A times the previous step
+        plus teleport times ``dense`` (Gasteiger, Bojchevski, Guennemann, "Predict then Propagate", ICLR 2019, equation
+        4).
 
         Args:
             dense: (num_rows, columns) step 0, which is overwritten if there is a teleport probability. The caller

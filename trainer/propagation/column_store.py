@@ -1,7 +1,7 @@
 """A rank's rows of a dense matrix in temporary files, one for each block of columns.
 
 Rows and columns are written and read in large pieces. Checksums are taken of the rows in memory, before they are
-written, and stay in memory. What is read is compared with them.
+written, and stay in memory. Data are compared with the checksums when they are read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnnloom.storage.faults import fault_point
 from gnnloom.storage.format.memory_map import AGAIN, UnnamedFile
 from gnnloom.storage.system_errors import FULL, check_is_of_content, naming
 
-#: Bytes of the rows that are written at a time, of all columns.
+#: Bytes of all columns of the rows that are written at a time.
 _TILE_BYTES: Final = 8 << 20
 #: Minimum and maximum rows per tile: a write of one block should be long, and a checksum should cover little.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 17
@@ -59,7 +59,7 @@ class ColumnStore:
 
     Attributes:
         tile_rows: rows are written in multiples of it.
-        bytes_read, bytes_written: so far.
+        bytes_read, bytes_written: numbers of bytes so far.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class ColumnStore:
         """Write nothing yet; files of an earlier process are overwritten.
 
         Args:
-            multiple: the rows that are written at a time are a multiple of it.
-            width: columns of a block.
+            multiple: the number of rows that are written at a time is a multiple of it.
+            width: number of columns of a block.
             tile_rows: rows per write; by default some megabytes.
-            is_unnamed: the files have no names and their whole size from the beginning: nothing is left of them after a
-                kill, and they can be mapped.
-            keeps_pages: there is memory for the pages of all files.
+            is_unnamed: the files have no names, and their whole size from the beginning: a kill leaves no files behind,
+                and they can be mapped.
+            keeps_pages: memory suffices for the pages of all files.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self.num_rows, self.num_columns = folder, num_rows, num_columns
@@ -92,7 +92,7 @@ class ColumnStore:
         self._keeps_pages = keeps_pages
         wanted = min(max(_TILE_BYTES // (dtype.itemsize * max(1, num_columns)), _FEWEST_ROWS), _MOST_ROWS)
         self.tile_rows = tile_rows or max(1, round(wanted / multiple)) * multiple
-        #: Of each block: rows at which checksums begin and end, and the checksums; None for rows that are not written.
+        #: For each block, rows at which checksums begin and end, and the checksums; None for unwritten rows.
         self._bounds: dict[int, list[int]] = {}
         self._checksums: dict[int, list[int | None]] = {}
         self.bytes_read = self.bytes_written = 0
@@ -107,7 +107,7 @@ class ColumnStore:
             yield start, min(start + self.tile_rows, self.num_rows)
 
     def write_rows(self, start: int, rows: NDArray[Any], blocks: Sequence[int]) -> None:
-        """Write one of the ranges of :meth:`tiles`, of some blocks of columns.
+        """Write one of the ranges of :meth:`tiles`, for some blocks of columns.
 
         Args:
             rows: (tile_rows, num_columns), or fewer rows at the end.
@@ -132,7 +132,7 @@ class ColumnStore:
                 target[start:stop] = self._read(block, start, stop)
 
     def read_rows(self, number: int, out: NDArray[Any]) -> None:
-        """Read the range of rows of this number, of all columns.
+        """Read the range of rows with this number, with all columns.
 
         Args:
             out: (rows of the range, num_columns), to be filled.
@@ -145,12 +145,12 @@ class ColumnStore:
             out[:, self._columns(block)] = self._read(block, start, start + len(out))
 
     def drop(self, blocks: Sequence[int]) -> None:
-        """Remove blocks that are not needed any more, and free their space."""
+        """Remove blocks that are no longer needed, and free their space."""
         for block in blocks:
             if self._unnamed is None:
                 self._file(block).unlink(missing_ok=True)
             else:
-                # The system frees the space when the file is closed, and not mapped any more.
+                # The system frees the space when the file is closed and no longer mapped.
                 self._unnamed.pop(block).close()
             self._bounds.pop(block, None)
             self._checksums.pop(block, None)
@@ -213,7 +213,7 @@ class ColumnStore:
                 raise DamagedWorkError(self._file(block), what)
 
     def end(self, block: int) -> None:
-        """Say that all rows of a block have been written by :meth:`write_range`."""
+        """Mark a block as complete after all its rows have been written by :meth:`write_range`."""
         with self._opened(block) as descriptor:
             self._give_back(descriptor)
         self.bytes_written += self.num_rows * self._width(block) * self._dtype.itemsize
@@ -222,7 +222,7 @@ class ColumnStore:
         """Compare a block with the checksums of the written rows.
 
         Raises:
-            DamagedWorkError: it holds something else.
+            DamagedWorkError: the block differs from the written rows.
         """
         for start, stop in self.tiles():
             self._read(block, start, stop)
@@ -230,14 +230,14 @@ class ColumnStore:
     def mapped(self, block: int) -> NDArray[Any]:
         """(num_rows, width) a block of columns that has been written, in a file without a name.
 
-        Nothing compares the pages with their checksums: call :meth:`check` when they have been read.
+        The pages are not compared with their checksums: call :meth:`check` after reading them.
         """
         return self._unnamed_file(block).map(self._dtype, (self.num_rows, self._width(block)))
 
     def _give_back(self, descriptor: int, offset: int = 0, length: int = 0) -> None:
         """Let the system drop pages of a file, or begin to write them; a length of 0 for all."""
         if not self._keeps_pages:
-            # It does not wait: pages that have to be written can be dropped when memory is needed.
+            # It does not wait: pages that must be written can be dropped when memory is needed.
             os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
     def _columns(self, block: int) -> slice:

@@ -1,4 +1,4 @@
-"""From a rank's memory to the number of columns that it multiplies at a time, and to the place of the adjacency."""
+"""Chooses the number of columns per product and the place of the adjacency from a rank's memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.place.threads import num_block_buffers
 
-#: Choices of where the adjacency is while it is multiplied.
+#: Choices for the place of the adjacency during products.
 ADJACENCY: Final = ("auto", "memory", "disk")
-#: Python, torch, MPI and their libraries.
+#: Bytes of Python, torch, MPI and their libraries.
 BASE_BYTES: Final = 288 << 20
 #: Number of columns from which the adjacency stays in memory, even if more columns would fit with the adjacency on
 #: disk: with fewer columns, products wait for rows of the dense matrix rather than for entries.
@@ -49,10 +49,10 @@ class RankSizes:
 
     Attributes:
         num_rows, num_halo, num_sent: rows of the rank, rows that it receives, and rows that it sends.
-        nnz: entries of its rows.
-        adjacency_bytes: of columns and weights, in memory.
-        block_bytes: of the buffers of a block that take their place if they are on disk.
-        index_bytes: of everything else that has an entry for each row or halo row.
+        nnz: number of entries of its rows.
+        adjacency_bytes: bytes of columns and weights in memory.
+        block_bytes: bytes of the buffers of a block, which replace columns and weights if these are on disk.
+        index_bytes: bytes of all other arrays with an entry for each row or halo row.
     """
 
     num_rows: int
@@ -100,7 +100,7 @@ class RankSizes:
         """Sizes of a shard that need not exist: its counts, with all entries in one block.
 
         Args:
-            dtype: of column ids.
+            dtype: dtype of column ids.
             is_sorted: the rows are in the order of the ids.
         """
         kinds = [dtype, np.dtype(np.float32)] if weighted else [dtype]
@@ -146,7 +146,7 @@ class MemoryPlan:
         on_disk: whether the adjacency is read from disk for every product.
         width: blocks of :data:`COLUMNS` columns at a time.
         num_blocks: blocks of columns in all.
-        peak_bytes: forecast for the rank that needs most.
+        peak_bytes: forecast for the rank that needs most memory.
     """
 
     on_disk: bool
@@ -156,7 +156,7 @@ class MemoryPlan:
 
     @property
     def num_passes(self) -> int:
-        """Times that every step is multiplied, each for some of the columns."""
+        """Number of products per step, each for some of the columns."""
         return -(-self.num_blocks // self.width)
 
 
@@ -164,11 +164,11 @@ def peak_of(sizes: RankSizes, columns: int, num_vertices: int, *, on_disk: bool,
     """Forecast of the memory of a rank.
 
     Args:
-        columns: that are multiplied at a time.
-        num_vertices: of the graph.
-        on_disk: whether the adjacency is.
-        matrices: dense matrices of the rank's rows at a time.
-        threads: that multiply blocks and compress chunks.
+        columns: number of columns per product.
+        num_vertices: number of vertices of the graph.
+        on_disk: the adjacency is on disk.
+        matrices: number of dense matrices of the rank's rows at a time.
+        threads: number of threads that multiply blocks and compress chunks.
     """
     adjacency = num_block_buffers(threads) * sizes.block_bytes if on_disk else sizes.adjacency_bytes
     rows = stored_chunk_rows(num_vertices)
@@ -191,11 +191,11 @@ def plan_memory(
     """The widest blocks that fit.
 
     Args:
-        sizes: of all ranks: they multiply the same columns.
+        sizes: sizes of all ranks, which multiply the same columns.
         memory: bytes that each rank may use.
         adjacency: one of :data:`ADJACENCY`.
         matrices: dense matrices of a rank's rows at a time.
-        threads: of each rank.
+        threads: number of threads of each rank.
 
     Raises:
         BudgetError: not even one block of columns fits.

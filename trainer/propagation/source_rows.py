@@ -16,7 +16,7 @@ from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.trainer.propagation.column_store import ColumnStore, Floats, columns_of
 
-#: Rows that are read at a time if they go to memory.
+#: Number of rows that are read at a time if they go to memory.
 _ROWS: Final = 1 << 14
 
 
@@ -46,7 +46,7 @@ class FeatureRows:
         """(stop - start, num_columns) float32.
 
         Raises:
-            InputError: a feature is not a finite number, or not one of float32.
+            InputError: a feature is not a finite number, or not finite as float32.
         """
         with np.errstate(over="ignore"):
             found = self._array.read(start, stop).astype(np.float32, copy=False)
@@ -110,10 +110,10 @@ def _check_has(shard: RowShard, name: str) -> None:
 
 
 class SourceColumns:
-    """Columns of a matrix that is stored in rows: from memory's point of view, its transpose.
+    """Columns of a matrix that is stored in rows.
 
     If all columns are wanted at once, they are read from the rows. Otherwise one pass over the rows writes every block
-    of columns to a file of its own.
+    of columns to a separate file.
     """
 
     def __init__(self, source: SourceRows, folder: Path) -> None:

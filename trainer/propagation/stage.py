@@ -1,4 +1,4 @@
-"""Propagates a matrix over the row shards of all ranks and stores the steps, block of columns after block."""
+"""Propagates a matrix over the row shards of all ranks and stores the steps, one block of columns after the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Clock:
-    """Seconds of what a rank does, by name."""
+    """Seconds of a rank's activities, by name."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(("read", "multiply", "write"), 0.0)
@@ -64,8 +64,8 @@ def propagate_blocks(
     """Store all blocks of columns that an earlier process has not recorded. Collective.
 
     Args:
-        shard: the rank's, with the adjacency where the plan wants it.
-        stop: whether this rank was asked to stop, which all do after the next columns.
+        shard: the rank's shard, with the adjacency in the planned place.
+        stop: whether this rank was asked to stop; all ranks stop after the next columns.
         clock: gets the seconds of this rank.
 
     Returns:
@@ -81,7 +81,7 @@ def propagate_blocks(
         product = together(comm, lambda: AdjacencyProduct(comm, shard, what.normalization, place))
         product.exchanged.agree()
     groups = list(consecutive(waiting, plan.width))
-    # Columns that are written; they are synced while the next ones are multiplied.
+    # Written columns, which are synced while the next columns are multiplied.
     written: StoredSteps | None = None
     for number, blocks in enumerate(groups):
         started, span = time.perf_counter(), columns_of(blocks, num_columns)

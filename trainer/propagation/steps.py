@@ -12,8 +12,8 @@ class Propagation:
     Attributes:
         steps: number of products.
         normalization: normalization of the adjacency.
-        teleport: probability of personalized PageRank, whose last step is stored; None for powers, which are all
-            stored.
+        teleport: probability of personalized PageRank, for which only the last step is stored; None for powers, which
+            are all stored.
     """
 
     steps: int
@@ -28,5 +28,5 @@ class Propagation:
 
     @property
     def matrices(self) -> int:
-        """Dense matrices in memory at a time."""
+        """Number of dense matrices in memory at a time."""
         return 2 if self.teleport is None else 3

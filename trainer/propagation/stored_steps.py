@@ -1,4 +1,4 @@
-"""Writes steps into the artifact, in the order of the dataset's vertices: each rank its own chunks."""
+"""Writes steps into the artifact, in the order of the dataset's vertices; each rank writes its own chunks."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class StoredSteps:
         Args:
             shape: shape of a step: all vertices, all columns.
             steps: stored steps.
-            blocks: consecutive.
-            threads: that compress chunks.
+            blocks: consecutive blocks.
+            threads: number of threads that compress chunks.
         """
         self._writer, self._comm, self._shape = writer, layout.grid.comm, shape
         self._steps, self._blocks, self._threads = steps, blocks, threads
@@ -67,7 +67,7 @@ class StoredSteps:
         if self._comm.rank == 0:
             for record in empty:
                 create_array(writer.path, record.path, record.shape, DTYPE, DIMS, self._chunk_rows)
-        # Nobody writes a chunk before the array's metadata is there.
+        # No rank writes a chunk before the array's metadata exists.
         self._comm.barrier()
 
     def _empty(self, step: int, block: int) -> ArrayRecord:
@@ -101,7 +101,7 @@ class StoredSteps:
             for start, rows in self._order.chunks(values, self._chunk_rows):
                 for block in self._blocks:
                     pending.append(pool.submit(put, rows, start, block))
-                    # Each waiting one keeps its chunk in memory.
+                    # Each waiting write keeps its chunk in memory.
                     if len(pending) > self._threads:
                         self._written.append(pending.popleft().result())
             self._written += [each.result() for each in pending]
@@ -128,7 +128,7 @@ class StoredSteps:
                 with writer.task(task_of(block)) as output:
                     for step in self._steps:
                         output.add(found[value_path(step, block)])
-        # No rank goes on before the blocks are recorded.
+        # No rank continues before the blocks are recorded.
         comm.barrier()
 
 

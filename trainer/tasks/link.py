@@ -1,4 +1,4 @@
-"""``link``: which pairs of vertices are edges."""
+"""``link``: predicts whether pairs of vertices are edges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``multilabel``: several labels per vertex, each with a yes or a no of its own."""
+"""``multilabel``: several labels per vertex, each decided separately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TASK = Task(
     width=lambda sizes: sizes.num_classes,
     figures=(
         Figure("accuracy", "accuracy", "labels predicted correctly", is_share=True),
-        # Most labels are a no, so accuracy says less.
+        # Most labels are 0, so accuracy is less informative.
         Figure("f1", "micro F1", is_share=True, judges=True),
         Figure("macro_f1", "macro F1", is_share=True),
     ),

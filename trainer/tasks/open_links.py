@@ -1,4 +1,4 @@
-"""The links that a task on pairs reads: those that hold out edges of the graph of the run's shards."""
+"""Opens the links that a task on pairs reads: the links that hold out edges of the graph of the run's shards."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def check_step(dataset: Dataset, links: Links, pairs: int) -> None:
         return
     raise InputError(
         f"{links.artifact.path}: a step on all {counted(links.num_pairs['train'], 'training pair')} excludes all edges"
-        " of the graph, and leaves nothing to multiply with; take fewer in a step (--link-batch), keep their edges"
-        f" (--no-exclude-targets), or make pairs that are no edges of it, `gnnloom links {dataset.name} random"
+        " of the graph, and leaves an empty graph; train on fewer pairs per step (--link-batch), keep their edges"
+        f" (--no-exclude-targets), or make pairs that are not edges of the graph, `gnnloom links {dataset.name} random"
         " --disjoint 0.3`"
     )
 

@@ -72,7 +72,7 @@ class ShardsSection:
 
     layout: str | None = option(
         None,
-        "`row` shards of the partition, or `grid` shards; by default what the algorithm reads.",
+        "`row` shards of the partition, or `grid` shards; by default the kind that the algorithm reads.",
         choices=("row", "grid"),
     )
     grid: tuple[int, int] = option_field(_GRID["grid"])

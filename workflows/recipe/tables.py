@@ -57,9 +57,9 @@ class RelationSection(_TableSection):
     :func:`relation_section` has a key for every option of the formats of tables.
     """
 
-    source: str = option(text="Type of the vertices that edges come from; `*` if lists say it for each vertex.")
+    source: str = option(text="Type of the vertices that edges come from; `*` if lists name the type of each vertex.")
     name: str = option(text="Name of the relation: letters, digits and underscores; `*` if each edge has one.")
-    target: str = option(text="Type of the vertices that edges lead to; `*` if lists say it for each vertex.")
+    target: str = option(text="Type of the vertices that edges lead to; `*` if lists name the type of each vertex.")
     columns: tuple[str, ...] = option(
         (), "Columns with the ids of sources and targets; the first two by default.", kind=tuple[str, ...]
     )

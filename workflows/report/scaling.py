@@ -94,7 +94,7 @@ def _picture(name: str, title: str, label: str, plans: Sequence[Plan], value: Ca
     draw_grid(axes)
     draw_legend(axes, columns=6)
     has_missing = any(not plan.fits for plan in plans)
-    note = "Circles mark points that do not fit the memory of a rank." if has_missing else ""
+    note = "Circles mark points that do not fit in the memory of a rank." if has_missing else ""
     rows = [
         (plan.config.algorithm.name, f"ranks  {plan.config.algorithm.ranks:,}", f"{label}  {value(plan):.4g}")
         for plan in plans

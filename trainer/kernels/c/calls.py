@@ -31,7 +31,7 @@ from gnnloom.trainer.place.threads import RowRange, Threads
 
 
 def c_rows(library: Library, given: RowPass) -> Callable[[int, int], None]:
-    """The function that computes a range of the rows, whose tensors the caller keeps alive."""
+    """A function that computes a range of the rows; the caller keeps their tensors alive."""
     mask = given.mask
     return partial(
         library.rows,
@@ -52,12 +52,12 @@ def c_rows(library: Library, given: RowPass) -> Callable[[int, int], None]:
     )
 
 
-#: Additions that take several times as long as waking a thread: about 20 microseconds.
+#: Number of additions that takes several times as long as waking a thread: about 20 microseconds.
 _WORTH_A_THREAD: Final = 1 << 19
 
 
 def num_threads_for(work: int, threads: Threads) -> int:
-    """Number of threads that are worth waking for a number of additions."""
+    """Number of threads worth waking for a number of additions."""
     return min(threads.num_threads, 1 + work // _WORTH_A_THREAD)
 
 
@@ -92,7 +92,7 @@ def c_heads(library: Library, given: HeadsPass, threads: Threads) -> None:
 def run_ranges(
     kernel: Callable[[Bounds, int], None], ranges: list[RowRange], threads: Threads, work: int, *, has_team: bool
 ) -> None:
-    """Run a kernel over ranges that follow each other, on the team of torch's threads or else on Python's threads."""
+    """Run a kernel over consecutive ranges, on the team of torch's threads or else on Python's threads."""
     if not ranges:
         return
     num_threads = num_threads_for(work, threads)
@@ -102,7 +102,7 @@ def run_ranges(
         threads.run(lambda start, stop: kernel(bounds_of([(start, stop)]), 1), ranges)
 
 
-#: Outputs from this size on are written around the caches, which could not hold them for the next reader.
+#: Outputs of at least this size are written around the caches, which could not hold them for the next reader.
 _STREAMED_BYTES: Final = 32 << 20
 
 
@@ -112,8 +112,8 @@ class Operands(NamedTuple):
     Attributes:
         dense: (num_columns, dim); its columns are contiguous.
         out: (num_rows, dim); its columns are contiguous.
-        row_scale: (num_rows,) of the dtype of the sums, or (0,) for ones.
-        column_scale: of the columns, or None for ones.
+        row_scale: (num_rows,) of the dtype of the sums, or (0,) if all are 1.
+        column_scale: factors of the columns; None if all are 1.
     """
 
     dense: Tensor
@@ -163,7 +163,7 @@ class CSparseProduct:
         # No normalization has both weights and factors of columns, so no kernel has both.
         if rows.data is not None and column_scale is not None:
             dense, column_scale = (dense * column_scale.factors.unsqueeze(1)).to(self._dtype), None
-        # Rows that are not listed have no entries.
+        # Rows outside the list have no entries.
         if not accumulate and not rows.is_subset and rows.target is not None:
             out.zero_()
         operands = Operands(dense, out, row_scale, column_scale)
@@ -171,7 +171,7 @@ class CSparseProduct:
         work = self.nnz * operands.out.shape[1]
         num_threads = num_threads_for(work, self._threads)
         if num_threads == 1 or self._library.has_threads:
-            # A short product ends before a message would be late.
+            # A short product ends before it could delay a message.
             whole = progress is None or work < _WORTH_A_THREAD
             for bounds in self._bounds if whole else self._slice_bounds:
                 self._library.multiply(product, bounds, num_threads)
@@ -185,7 +185,7 @@ class CSparseProduct:
         self._threads.run_slices(kernel, self._ranges, self._slices, progress)
 
     def _matrix(self) -> ProductStruct:
-        """Fields that all products have in common, as C reads them: addresses in memory that this object owns."""
+        """Fields that all products share, in C's form: addresses of memory that this object owns."""
         rows = self._rows
         return ProductStruct(
             begin=rows.begin.ctypes.data,
@@ -201,7 +201,7 @@ class CSparseProduct:
     def _described(self, operands: Operands, *, accumulate: bool) -> ProductStruct:
         """One product; the caller keeps the operands alive."""
         dense, out, row_scale, column_scale = operands
-        # A copy, since another thread may multiply with the same matrix. Describing it again would take 4 microseconds.
+        # A copy, because another thread may multiply by the same matrix. Describing it again would take 4 microseconds.
         product = ProductStruct.from_buffer_copy(self._described_matrix)
         product.row_scale = row_scale.data_ptr() if len(row_scale) else None
         product.column_scale = None if column_scale is None else column_scale.factors.data_ptr()

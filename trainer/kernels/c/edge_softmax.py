@@ -42,7 +42,7 @@ from gnnloom.trainer.place.contract import (
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.place.threads import RowRange
 
-#: Steps of attention.h: the steps of :class:`Sweep`, and these.
+#: Steps of attention.h, in addition to the steps of :class:`Sweep`.
 _ATTEND, _ATTEND_DYNAMIC = 0, 2
 
 
@@ -112,7 +112,7 @@ class CEdgeSoftmax:
     def _static_gradients(
         self, given: AttentionInputs, gradient: SoftmaxGradient, result: AttentionInputs, progress: Progress
     ) -> None:
-        # Several columns add to the same row: threads have parts of their own, which are summed in one order.
+        # Several columns add to the same row: each thread has its own part, and parts are summed in one order.
         ranges, step, of_target = self._sweeps[Sweep.COLUMNS], self._place.threads.num_threads, result.target
         num_parts, shape = min(step, len(ranges)), (len(self._hubs), of_target.shape[1])
         parts = self._place.empty((num_parts, *of_target.shape), of_target.dtype)
@@ -144,7 +144,7 @@ class CEdgeSoftmax:
         result.source.copy_(total)
 
     def _check(self, given: AttentionInputs, sums: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-        """Raise ValueError if tensors are of another dtype, or not contiguous."""
+        """Raise ValueError if tensors have another dtype, or are not contiguous."""
         dtype = given.values.dtype
         scores = (given.source,) if self.is_dynamic else given[1:]
         stored = (given.values, given.target) if self.is_dynamic else given[:1]
@@ -187,10 +187,10 @@ class CEdgeSoftmax:
         """Compute ranges of columns or rows.
 
         Args:
-            result: one of its tensors gets the sums over each range, so it has a dimension more: ``target`` is
+            result: one of its tensors gets the sums over each range, so it has one more dimension: ``target`` is
                 (len(ranges), num_rows, heads), or in dynamic attention ``source`` (len(ranges), heads, dim) float64.
             of_hubs: (len(ranges), number of hubs, heads) float64, the sums over each range of target scores of hubs,
-                in place of those in ``result``; None in dynamic attention.
+                in place of their sums in ``result``; None in dynamic attention.
         """
         by_row = self._indptr, self._indices
         entries = by_row if sweep is Sweep.DYNAMIC_ROWS else (self._column_indptr, self._rows)

@@ -1,4 +1,4 @@
-"""The compiled library: where it is, what it expects, and whether it is used."""
+"""Finds and describes the compiled library, and decides whether it is used."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Library:
         """Compute ranges of rows or columns of a step of attention, as :meth:`multiply` does.
 
         Raises:
-            MemoryError: there is none for the sums of a row.
+            MemoryError: there is no memory for the sums of a row.
         """
         if not self._attend(given, bounds, len(bounds) - 1, self._number, self._team, num_threads):
             raise MemoryError(f"attention: no memory for heads of {given.dim} features")
@@ -183,7 +183,7 @@ def best_library() -> Library:
     """The library for the best instruction set of this processor.
 
     Raises:
-        MissingPackageError: it was not built.
+        MissingPackageError: the library was not built.
     """
     found = _found_library()
     if found is None:

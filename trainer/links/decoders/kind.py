@@ -1,4 +1,4 @@
-"""The descriptor of a decoder: what scores a pair from the rows of its ends."""
+"""The descriptor of a decoder, which scores a pair from the rows of its ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DecoderKind(LazyClass):
 
     Attributes:
         name: as given with ``--decoder``.
-        order: position among the choices; equal ones are sorted by name.
+        order: position among the choices; decoders of equal order are sorted by name.
         help: one line of help text.
         source: the paper.
         place: module and class, a :class:`gnnloom.trainer.links.decoder.Decoder`.

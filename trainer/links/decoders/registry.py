@@ -1,4 +1,4 @@
-"""All decoders: gnnloom's, decoders that installed packages announce, and classes that a user names."""
+"""Finds all decoders: gnnloom's, decoders of other installed packages, and classes that a user names."""
 
 from __future__ import annotations
 

@@ -192,9 +192,9 @@ class TypedInference:
             self.facts = {"inference": how, "inference_hops": hops, "inference_exact": reach.is_exact}
             if not reach.is_exact and comm.rank == 0:
                 logger.warning(
-                    "model %s: no number of hops was found at which in-edges alone give its outputs, for example as it"
-                    " reads out-edges or all vertices; it is evaluated on batches of %d hops, and scores differ from"
-                    " the scores on the whole graph",
+                    "model %s: no number of hops was found at which in-edges alone give its outputs, for example"
+                    " because it reads out-edges or all vertices; it is evaluated on batches of %d hops, and scores"
+                    " differ from the scores on the whole graph",
                     model.options.module,
                     hops,
                 )

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 
-#: Scores that are turned into losses and derivatives at a time, so that they stay in the caches.
+#: Number of scores that are turned into losses and derivatives at a time, so that they stay in the caches.
 _NUMBERS = 1 << 15
 
 
@@ -33,13 +33,13 @@ class _ByElement(MaskedLoss):
         """The () float64 sum of the losses of some rows, whose scores become its derivative.
 
         Args:
-            rows: which of this rank's vertices in the mask.
+            rows: positions among this rank's vertices in the mask.
             scratch: memory of the shape and dtype of ``scores``, twice.
         """
 
 
 class MaskedBinaryCrossEntropy(_ByElement):
-    """Mean binary cross-entropy of the logits, over the rows and classes whose label is known.
+    """Mean binary cross-entropy of the logits, over the rows and classes with known labels.
 
     If all are known, it equals ``torch.nn.BCEWithLogitsLoss``. Columns are independent, so ranks that hold different
     columns of the same rows exchange nothing.
@@ -60,7 +60,7 @@ class MaskedBinaryCrossEntropy(_ByElement):
         columns = layout.columns(num_classes)
         held = label[self.rows, columns]
         known, target = held >= 0, held == 1
-        # Unlike with the cross-entropy, every rank sums its own columns only, so one rank per piece speaks, not one per
+        # Unlike in the cross-entropy, every rank sums only its own columns, so one rank per piece speaks, not one per
         # row.
         self.speaks = layout.speaks_for_piece(layout.grid.axes)
         self._weight = None if weights is None else weights[columns]

@@ -24,7 +24,7 @@ from gnnloom.trainer.tasks.task import CODES
 
 #: Up to this many classes, the confusion matrix is formed; it grows with their square.
 _CONFUSION_CLASSES = 256
-#: Scores that are compared at a time.
+#: Number of scores that are compared at a time.
 _PART_NUMBERS = 1 << 22
 
 
@@ -106,7 +106,7 @@ class Accuracy:
 
 
 def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
-    """(num_rows,) int64, the class with the highest score; of equal ones the lowest. Collective.
+    """(num_rows,) int64, the class with the highest score; for equal scores the lowest class. Collective.
 
     Args:
         scores: (num_rows, columns held) of the layout.
@@ -119,7 +119,7 @@ def predicted_class(layout: Layout, scores: Tensor, num_classes: int) -> Tensor:
         for start in place.steps(range(0, len(scores), most)):
             torch.argmax(_comparable(scores[start : start + most]), 1, out=found[start : start + most])
         return found
-    # Not a number counts as the highest score, wherever the columns are: MPI leaves its maximum undefined.
+    # NaN counts as the highest score in any column: MPI leaves its maximum undefined.
     scores = _comparable(scores)
     highest = scores.amax(1) if scores.shape[1] else place.zeros((len(scores),), scores.dtype).fill_(-torch.inf)
     # First the ranks agree on the highest score, then on the lowest class that has it.
@@ -176,7 +176,8 @@ class MaskedCrossEntropy(MaskedLoss):
         # Subtracting the row's maximum keeps the exponentials from overflowing and does not change the softmax.
         maximum = self._row_maximum(scores)
         group.all_reduce(maximum, Kind.LOSS, Reduction.MAX)
-        # One message for both sums: of the exponentials, and of the label's score. One rank of the group has that.
+        # One message for both sums: of the exponentials, and of the label's score. One rank of the group has the
+        # label's score.
         total, logit = both = self.place.zeros((2, *maximum.shape), scores.dtype)
         if scores.shape[1]:
             torch.gather(scores, 1, self._target, out=logit).mul_(self._held)
@@ -185,7 +186,7 @@ class MaskedCrossEntropy(MaskedLoss):
         group.all_reduce(both, Kind.LOSS)
         softmax /= total
         if scores.shape[1]:
-            # Memory of the workspace, as the indicator is as long as the rows.
+            # Memory of the workspace, because the indicator is as long as the rows.
             indicator = self.place.like(total).copy_(self._held).neg_()
             softmax.scatter_add_(1, self._target, indicator)
         # The largest score of the row adds exp(0) = 1 to the total, so the logarithm is finite.

@@ -21,7 +21,7 @@ from gnnloom.trainer.tasks.objectives.pairs import Ends, PairLabels, PairObjecti
 from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 
 _SPLITS = (TRAIN, VALID, TEST)
-#: Numbers of the vectors that are fetched at a time where pairs are measured.
+#: Count of numbers in the vectors that are fetched at a time when pairs are evaluated.
 _FETCHED: Final = 1 << 22
 _ENDS = ("number", "source", "target")
 

@@ -1,4 +1,4 @@
-"""``link``: which pairs are edges. Losses compare pairs with others that are drawn, metrics with given ones."""
+"""``link``: predicts whether pairs are edges. Losses compare pairs with drawn negatives, metrics with given ones."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _Scored = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Links(PairObjective):
-    """Scores say how likely a pair is an edge.
+    """Scores tell how likely a pair is an edge.
 
     Attributes:
-        is_known: says which pairs are known in training; None if negatives are not drawn again.
-        kept: the vectors of an evaluation whose details were formed last, and the scores of the test pairs, which its
-            metrics need as well; they empty it.
+        is_known: tells which pairs are known in training; None if negatives are not drawn again.
+        kept: the vectors of the last evaluation with details, and the scores of the test pairs, which its metrics also
+            need; the metrics empty it.
     """
 
     is_known: KnownInTraining | None = None
@@ -65,7 +65,7 @@ class Links(PairObjective):
     def of(cls, task: Task, context: TaskContext) -> Self:
         objective = super().of(task, context)
         if objective.pairs.num_negatives(VALID):
-            # Negatives of their own give the validation pairs no AUC.
+            # Validation pairs with their own negatives have no AUC.
             figures = tuple(replace(figure, judges=figure.name == "mrr") for figure in task.figures)
             objective = replace(objective, task=replace(task, figures=figures))
         if not context.options["strict_negatives"]:
@@ -78,12 +78,12 @@ class Links(PairObjective):
 
     @property
     def message_graph(self) -> Graph | Relation:
-        """The graph that the run multiplies with, or the relation of the pairs in it."""
+        """The run's graph for products, or the relation of the pairs in it."""
         return self.given.dataset.message_edges(self.pairs)
 
     @property
     def notes(self) -> dict[str, str]:
-        """The figures Hits@K that are 1 whatever the scores: their pairs have fewer than K negatives."""
+        """Notes on figures Hits@K that are always 1, because their pairs have fewer than K negatives."""
         return {
             f"{prefix}_hits_{count}": f"fewer than {count} negatives"
             for prefix in self.task.judge.prefixes
@@ -92,10 +92,10 @@ class Links(PairObjective):
         }
 
     def _num_compared(self, split: str) -> int:
-        """Number of negatives that every pair of a split is compared with by the figures."""
+        """Number of negatives with which the figures compare every pair of a split."""
         if own := self.pairs.num_negatives(split):
             return own + self.pairs.num_replaced(split)
-        # A pool that is not stored is drawn.
+        # Without a stored pool, a pool is drawn.
         return self.pairs.num_pooled(split) or self.pairs.num_pairs[split]
 
     def placed(self, read: Mapping[str, PairSet], operator: Operator) -> PairLabels:
@@ -110,7 +110,7 @@ class Links(PairObjective):
     def loss(self, layout: Layout, labels: PairLabels, split: str = TRAIN) -> StepLoss:
         if split != TRAIN:
             return super().loss(layout, labels, split)
-        # Steps draw negatives of their own, so negatives of all training pairs are drawn only if this is called.
+        # Steps draw their own negatives, so negatives of all training pairs are drawn only if this is called.
         whole, count = super().loss, self.pairs.num_pairs[TRAIN]
 
         def contribute(scores: Tensor) -> Tensor:
@@ -180,8 +180,8 @@ class Links(PairObjective):
     def details(self, layout: Layout, labels: PairLabels, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - as above
         """Figures of the test split and its pairs.
 
-        ``baselines``, if they are stored; ``score_distribution`` of the pairs and their negatives; ``filtered``, if it
-        was asked for: figures of the ranks of their ends among all vertices but known ones.
+        ``baselines``, if stored; ``score_distribution`` of the pairs and their negatives; ``filtered``, if requested:
+        figures of the ranks of their ends among all vertices except known targets.
         """
         grid, rows = labels.rows.layout.grid, labels.rows.spread(scores)
         scored = self._scored(labels, rows, TEST)
@@ -203,16 +203,16 @@ class Links(PairObjective):
             return self._scores(labels, rows, each).view(len(pairs), count)
         pool = labels.sets.get(POOLS[split])
         if pool is None:
-            # Links that came without negatives: one is drawn for each pair.
+            # For links without negatives, one is drawn for each pair.
             first = self.pairs.first_target
             drawn = evaluated_negatives(split, self.pairs, pairs.moved(-first))[:, 0]
             pool = replace(pairs, target=drawn + first)
         return self._scores(labels, rows, pool)
 
     def _filtered(self, labels: PairLabels, rows: Tensor) -> dict[str, float | None]:
-        """Figures of the ranks of the test pairs' targets among all vertices but known targets. Collective.
+        """Figures of the ranks of the test pairs' targets among all vertices except known targets. Collective.
 
-        A pair without a direction has its source ranked as well: which of its ends has the larger number says nothing.
+        For undirected pairs, the source is ranked as well, because the order of the ends has no meaning.
         """
         found, pairs = labels.rows, labels.sets[TEST].both_ends
         comm, place = found.layout.grid.comm, found.layout.place

@@ -1,4 +1,4 @@
-"""A mean over given rows of all ranks, on any layout: what all losses share."""
+"""Common base of losses: a mean over given rows of all ranks, on any layout."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class MaskedLoss(ABC):
     """A mean over the known labels of given vertices, normalized over all ranks.
 
     Attributes:
-        rows: (number of such vertices of this rank,) int64 their rows of the scores.
+        rows: (number of such vertices of this rank,) int64 rows of the scores.
         num_examples: number of such vertices over all ranks.
         speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
         num_terms: number of terms of the sum over all ranks, or the sum of their weights, which divides it; set by a
             subclass.
-        divisor: what the sum is divided by instead of ``num_terms``, such as the terms of more vertices than these.
+        divisor: divisor of the sum in place of ``num_terms``, such as the number of terms of more vertices.
     """
 
     num_terms: float
     divisor: float | None = None
-    #: Factors of the terms, of a shape that broadcasts to the shape of the scores in the mask; None for ones.
+    #: Factors of the terms, of a shape that broadcasts to the shape of the scores in the mask; None if all are 1.
     _weight: Tensor | None = None
 
     def __init__(self, layout: Layout, mask: Tensor) -> None:
@@ -67,7 +67,7 @@ class MaskedLoss(ABC):
         return torch.index_select(scores, 0, self.rows, out=taken)
 
     def weigh_rows(self, weights: Tensor | None) -> None:
-        """Multiply the terms of every row by a factor: (num_rows,) float64, or None for ones."""
+        """Multiply the terms of every row by a factor: (num_rows,) float64; None if all are 1."""
         if weights is not None:
             factor = weights[self.rows].unsqueeze(1)
             self._weight = factor if self._weight is None else self._weight * factor

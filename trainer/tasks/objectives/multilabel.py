@@ -25,7 +25,7 @@ from gnnloom.trainer.tasks.task import CODES
 
 @dataclass(frozen=True)
 class Multilabel(VertexObjective):
-    """Labels are (num_rows, num_outputs) int8, 1 or 0, -1 for unknown; those whose score is positive are predicted."""
+    """Labels are (num_rows, num_outputs) int8, 1 or 0, -1 for unknown; labels with positive scores are predicted."""
 
     def read_label(self, rows: VertexRows) -> NDArray[Any]:
         label, num_classes = read_array(rows, self.task.array), rows.shards.num_classes

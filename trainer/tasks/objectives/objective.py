@@ -1,8 +1,8 @@
-"""The contract of a task's class: how it reads labels, what it minimizes and measures, and what it predicts.
+"""The contract of a task's class: reading labels, losses, metrics and predictions.
 
 Scores are the model's output, a matrix that a layout spreads over the ranks. The labels have one row for each row of
-the scores, as :class:`~gnnloom.trainer.data.vertex_data.Labels`, or is something else, such as pairs: only the task's
-own methods look inside both.
+the scores, as :class:`~gnnloom.trainer.data.vertex_data.Labels`, or are other objects, such as pairs: only the task's
+own methods look inside.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from gnnloom.trainer.tasks.task import Task
 if TYPE_CHECKING:
     from gnnloom.trainer.data.open_shards import RunData
 
-#: What the losses and metrics of a task read: labels of rows, or pairs.
+#: Input of the losses and metrics of a task: labels of rows, or pairs.
 Known = TypeVar("Known")
-#: Name that a module gets in the model which a task trains beside the layers. It is given whole rows, each on one rank.
+#: Name in the model of a module that a task trains in addition to the layers. The module gets whole rows, each on one
+#: rank.
 TASK_MODULE: Final = "decoder"
 #: From (num_rows, columns held) scores to the metrics of all ranks, in the order of the task's ``figures``; None for a
 #: split without a known label. Collective.
@@ -42,7 +43,7 @@ class StepLoss(Protocol):
     """Loss that a step minimizes.
 
     Attributes:
-        num_examples: what it is a mean over: vertices or pairs of all ranks.
+        num_examples: number of vertices or pairs of all ranks over which the loss is a mean.
         num_terms: number of terms of the sum over all ranks, or the sum of their weights, which divides it.
     """
 
@@ -59,12 +60,12 @@ class TaskContext:
     """Data and functions that a task's class may use on one rank.
 
     Attributes:
-        width: of the model's output.
+        width: width of the model's output.
         links: the pairs of a task on pairs; None for a task on vertices.
         options: the task's own options by name, checked.
         loss: as given with ``--loss``.
-        seed: of the run.
-        steps_on_graph: steps multiply with the whole graph, and not with batches.
+        seed: seed of the run.
+        steps_on_graph: steps multiply by the whole graph, and not by batches.
         counter: counts the bytes that the rank reads.
     """
 
@@ -87,7 +88,7 @@ class Objective(ABC, Generic[Known]):
 
     Attributes:
         num_outputs: width of the model's output.
-        class_weights: (num_outputs,) float64 weights of the classes in the loss; None for equal ones.
+        class_weights: (num_outputs,) float64 weights of the classes in the loss; None for equal weights.
         own_loss: the user's loss, which replaces the task's loss.
         options: the task's own options by name, checked.
     """
@@ -103,12 +104,12 @@ class Objective(ABC, Generic[Known]):
         """The task on this rank. Communicates nothing.
 
         Raises:
-            InputError, NotFoundError: what the task reads is missing.
+            InputError, NotFoundError: input of the task is missing.
         """
         return cls(task, context.width, options=context.options)
 
     def attached(self, model: nn.Module, operator: Operator) -> Self:  # noqa: ARG002 - for subclasses
-        """The task with a model, to which it adds what else it trains. Communicates nothing."""
+        """The task with a model, to which it adds its own trained modules. Communicates nothing."""
         return self
 
     @property
@@ -118,7 +119,7 @@ class Objective(ABC, Generic[Known]):
 
     @abstractmethod
     def read(self, rows: VertexRows, place: Place) -> Any:
-        """Read what is to be predicted, and the split, for :meth:`placed`. Communicates nothing.
+        """Read the labels and the split, for :meth:`placed`. Communicates nothing.
 
         Args:
             rows: the vertex data of this rank's rows of the scores.
@@ -140,15 +141,15 @@ class Objective(ABC, Generic[Known]):
         """The losses of the steps of an epoch on the whole graph; each is used before the next one. Collective.
 
         Args:
-            loss: over all training vertices or pairs.
+            loss: loss over all training vertices or pairs.
             labels: as :meth:`placed` returns them.
-            operator: of the products that a step multiplies with.
+            operator: operator of the products of a step.
         """
         yield loss
 
     @property
     def num_steps(self) -> int:
-        """Steps of an epoch on the whole graph."""
+        """Number of steps of an epoch on the whole graph."""
         return 1
 
     @abstractmethod
@@ -164,7 +165,7 @@ class Objective(ABC, Generic[Known]):
         """Metrics for scores of a layout. Collective."""
 
     def details(self, layout: Layout, labels: Known, scores: Tensor) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
-        """More about the test split, as JSON for the run's result and its report; nothing by default. Collective."""
+        """More figures of the test split, as JSON for the run's result and its report; empty by default. Collective."""
         return {}
 
     @abstractmethod

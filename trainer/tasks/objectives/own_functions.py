@@ -5,10 +5,10 @@
         return (1 + scores - right).clamp_min(0).sum(1)
 
 Called with ``scores`` (k, C) of k vertices whose label is known, and their labels: (k,) int64 classes, (k, C) int8 ones
-and zeros with -1 for unknown, or (k, C) float with NaN for unknown. Returns (k,) numbers, one per vertex, each from its
-own row only. The trainer forms their mean over the vertices of all ranks, so the result does not depend on the number
-of ranks. A loss is differentiable with respect to the scores. A metric for which lower is better has the attribute
-``higher_is_better = False``.
+and zeros with -1 for unknown, or (k, C) float with NaN for unknown. Returns (k,) numbers, one per vertex, each computed
+from its own row only. The trainer forms their mean over the vertices of all ranks, so the result does not depend on the
+number of ranks. A loss is differentiable with respect to the scores. A metric for which lower is better has the
+attribute ``higher_is_better = False``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 
 OwnFunction = Callable[[Tensor, Tensor], Tensor]
 
-#: Rows of the call that tries a function.
+#: Number of rows of the trial call of a function.
 _TRIED = 3
 
 
@@ -55,7 +55,7 @@ def load_function(option: str, text: str, layout: Layout, labels: Labels, num_ou
     scores = place.zeros((_TRIED, num_outputs), place.sum_dtype).requires_grad_(option == "loss")
     try:
         found = function(scores, place.zeros((_TRIED, *labels.label.shape[1:]), labels.label.dtype))
-    # Whatever the function raises is the user's to fix: one line says what.
+    # Any exception of the function is for the user to fix: one line reports it.
     except Exception as error:
         raise InputError(f"{option} {text}: the function raises {type(error).__name__}: {error}") from error
     if not isinstance(found, Tensor) or found.shape != (_TRIED,):
@@ -104,5 +104,5 @@ class MaskedOwnLoss(MaskedLoss):
                 losses = losses * self._weight.squeeze(1).to(losses.dtype)
             total = losses.sum(dtype=torch.float64)
             (derivative,) = torch.autograd.grad(total, scores)
-        # A copy, because torch may give memory that the function still needs, or the same number for all elements.
+        # A copy, because torch may return memory that the function still needs, or a tensor that repeats one number.
         return total.detach(), self.place.like(derivative).copy_(derivative)

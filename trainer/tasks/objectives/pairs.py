@@ -49,15 +49,16 @@ from gnnloom.trainer.tasks.objectives.objective import TASK_MODULE, Objective, S
 from gnnloom.trainer.tasks.options import AUTO, step_pairs
 from gnnloom.trainer.tasks.task import Task
 
-#: Names of the negatives that all pairs of a split share.
+#: Names of the sets of negatives that all pairs of a split share.
 POOLS: Final[Mapping[str, str]] = {VALID: "valid_pool", TEST: "test_pool"}
-#: Steps of an epoch after which the others take no more memory. They are alike, but what a step keeps is there while
-#: the next one begins, and its tensors differ a little from those before, so that they leave gaps in the workspace.
+#: Steps of an epoch after which the others take no more memory. They are alike, but tensors of a step still exist when
+#: the next one begins, and their sizes differ a little from the previous step's, so that they leave gaps in the
+#: workspace.
 _ALIKE: Final = 2
 #: Pairs and negatives that each rank draws at once. Small steps draw together, because ranks may have to ask each
 #: other.
 _DRAWN_AT_ONCE: Final = 1 << 18
-#: Number of the decoder among what is created with a seed.
+#: Number of the decoder among objects that are created with a seed.
 _OF_DECODER: Final = 1
 
 
@@ -66,9 +67,9 @@ class PairLabels:
     """The pairs whose sources this rank owns.
 
     Attributes:
-        sets: by split, and the shared negatives.
-        rows: the vectors of both ends.
-        negatives: draws what training pairs are compared with; None if a task compares them with nothing.
+        sets: pairs by split, and the shared negatives.
+        rows: vectors of both ends.
+        negatives: draws negatives of training pairs; None if the task uses none.
     """
 
     sets: Mapping[str, PairSet]
@@ -159,8 +160,8 @@ class PairObjective(Objective[PairLabels]):
         given: context that the task was given.
         pairs: the links.
         decoder: makes scores; None until the task is attached to a model.
-        num_layers: of that model.
-        access: what it reads apart from the pairs.
+        num_layers: number of layers of that model.
+        access: access to data other than the pairs.
     """
 
     given: TaskContext = field(kw_only=True)
@@ -177,7 +178,7 @@ class PairObjective(Objective[PairLabels]):
 
     @property
     def num_scores(self) -> int:
-        """Scores of a pair."""
+        """Number of scores of a pair."""
         return self.task.width(self.pairs)
 
     def attached(self, model: nn.Module, operator: Operator) -> Self:
@@ -233,7 +234,7 @@ class PairObjective(Objective[PairLabels]):
         order, counts = by_rank(owner, comm.size)
         blocks = self.access.exchange(comm, counts, place)
         found = pairs.changed(lambda array: blocks.forth(np.ascontiguousarray(array[order])).copy())
-        # Pairs of a source follow each other, so its vector stays in the caches.
+        # Pairs of a source are consecutive, so its vector stays in the caches.
         return found.take(np.lexsort((found.number, found.source)))
 
     # Steps
@@ -261,7 +262,7 @@ class PairObjective(Objective[PairLabels]):
             for step, pairs in zip(steps, self._pairs_of_steps(labels, step_of, epoch), strict=False):
                 if excluding is not None:
                     choose = PairsOfStep(step_of, step, self.num_steps)
-                    # A rank may find that the weights that are left cannot be normalized.
+                    # A rank may find that the remaining weights cannot be normalized.
                     together(operator.grid.comm, partial(excluding.exclude, choose))
                 count = min(size, self.pairs.num_pairs[TRAIN] - step * size)
                 yield self._whole_loss(labels, pairs, TRAIN, count)
@@ -272,12 +273,12 @@ class PairObjective(Objective[PairLabels]):
     def _pairs_of_steps(
         self, labels: PairLabels, step_of: Callable[[NDArray[np.int64]], NDArray[np.int64]], epoch: int
     ) -> Iterator[PairSet]:
-        """This rank's pairs of every step, with what they are compared with. Collective."""
+        """This rank's pairs of every step, with their negatives. Collective."""
         pairs, of_step = labels.sets[TRAIN], self.step_pairs * (1 + int(self.options.get("negatives", 0)))
         step, at_once = step_of(pairs.number), max(1, _DRAWN_AT_ONCE * self.given.num_ranks // of_step)
         for first in range(0, self.num_steps, at_once):
             chosen = np.flatnonzero((step >= first) & (step < first + at_once))
-            # Slices of what is in the order of the steps take no memory of their own.
+            # Slices of arrays in the order of the steps take no additional memory.
             chosen = chosen[np.argsort(step[chosen], kind="stable")]
             group = step[chosen]
             given = replace(pairs.take(chosen), group=group)
@@ -307,7 +308,7 @@ class PairObjective(Objective[PairLabels]):
         """Some pairs with the negatives that a loss compares them with, if it does. Collective.
 
         Args:
-            epoch: that they are drawn in; -1 outside of any.
+            epoch: epoch of the draws; -1 outside epochs.
         """
         return pairs
 
@@ -318,7 +319,7 @@ class PairObjective(Objective[PairLabels]):
         Args:
             pairs: as :meth:`compared` returns them, of a split.
             count: number of pairs over all ranks.
-            ends: finds the vectors of vertices in what the loss is called with.
+            ends: finds the vectors of vertices in the argument of the loss.
         """
 
     def decode(self, source: Tensor, target: Tensor) -> Tensor:
@@ -351,8 +352,8 @@ class PairStepLoss:
     """A mean over pairs of all ranks; see :class:`StepLoss`.
 
     Attributes:
-        num_examples: pairs of all ranks.
-        num_terms: what the sum is divided by.
+        num_examples: number of pairs of all ranks.
+        num_terms: divisor of the sum.
         contribute: from the model's output to the sum over this rank's pairs, divided by ``num_terms``. Collective.
     """
 
@@ -372,12 +373,12 @@ def build_decoder(
 
     Args:
         options: the options of the task by name.
-        dim: width of the vectors that it is given.
-        num_scores: scores of a pair.
+        dim: width of the decoder's input vectors.
+        num_scores: number of scores of a pair.
         seed: seed of its parameters, the same on every rank.
 
     Raises:
-        InputError: the class of the user's own cannot be loaded, or it gives fewer scores.
+        InputError: the user's class cannot be loaded, or it gives fewer scores.
     """
     kind = decoder_kind(task.usual_decoder if options["decoder"] == AUTO else options["decoder"])
     own = {name: options.get(name, option.default) for name, option in kind.options.items()}
@@ -389,7 +390,7 @@ def _excluding(operator: Operator) -> ExcludingOperator:
     """An operator whose steps can exclude edges.
 
     Raises:
-        InputError: it cannot.
+        InputError: the operator cannot exclude edges.
     """
     if not isinstance(operator, ExcludingOperator):
         raise InputError("exclude_targets: the algorithm cannot leave out edges; pass --no-exclude-targets")

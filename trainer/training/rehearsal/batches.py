@@ -1,4 +1,4 @@
-"""Any mode that samples, on batches of the sizes that its descriptor states: for the memory, without a draw."""
+"""Rehearses modes that sample, on batches of the sizes in their descriptors, without drawing any batch."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 from gnnloom.trainer.training.rehearsal.rank_rows import DRAWN, NUMBERED
 
-#: What a mode states of its batches; see :class:`gnnloom.trainer.modes.kind.ModeKind`.
+#: A mode's statement about its batches; see :class:`gnnloom.trainer.modes.kind.ModeKind`.
 StatedSizes = Callable[[Mapping[str, Any], int, RankRows], BatchSizes]
-#: Batches of pairs whose seeds are counted.
+#: Number of batches of pairs whose seeds are counted.
 _COUNTED = 8
 #: Bytes per nonzero of whole rows, as they are drawn: column, position and number.
 _GATHERED = 20
 
 
 def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[BatchSizes, int]:
-    """The largest batches of a rank on disk, and how many are in memory beside the one in use.
+    """The largest batches of a rank on disk, and the number in memory in addition to the one in use.
 
     Reads the sizes of the layers of one segment; the rank has batches.
     """
@@ -64,7 +64,7 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     largest = max((segment_path(rank, *each) for each in numbers), key=lambda path: nbytes(f"{path}/vertex"))
     rows = samples.artifact.array(f"{largest}/layer_size").read()
     nonzeros = record(f"{largest}/indices").shape[0] / len(rows) * rows[:, 1:].sum(0) / max(1, rows[:, 1:].sum())
-    # A segment is read while the one before is in use, and the one before that is given up.
+    # A segment is read while the previous one is in use and the one before is freed.
     kept = sum(nbytes(f"{largest}/{name}") for name in ("vertex", "row_nnz", "drawn", "indices", "hot"))
     # Of packed features, one chunk; another one as it is stored, and as it is decoded.
     packed = samples.artifact.array(f"{largest}/feature")
@@ -81,11 +81,11 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
 
 
 def pair_sizes(context: ModeContext, pairs: RankPairs, batch: StatedSizes, rows: RankRows) -> BatchSizes:
-    """The sizes of a rank's batches of pairs, from what a mode states of batches of so many seeds."""
+    """The sizes of a rank's batches of pairs, from the mode's statement for their number of seeds."""
     # The vertices of the pairs are any, so the largest of some batches is like the largest of all.
     of, some = pairs.begin(0), range(max(1, pairs.num_batches))[:_COUNTED]
     seeds = max(1, *(len(of(number).vertices) for number in some))
-    # The ends of a pair may be any vertices, whatever their split and their rank.
+    # The ends of a pair may be any vertices, of any split and rank.
     sizes = batch({**context.options, "batch_size": seeds}, context.model.num_layers, replace(rows, training=seeds))
     return replace(sizes, num_batches=pairs.num_batches)
 
@@ -112,7 +112,7 @@ class StatedFeatures(FeatureView):
     def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:  # noqa: ARG002 - of another batch
         learned, model = self._context.learned, self._context.model
         if learned is not None:
-            # At most all of them come from other ranks, to which as many go.
+            # At most all rows come from other ranks, and the same number goes there.
             return self._fetched(len(vertices), len(vertices), learned.shape[1], learned.dtype).requires_grad_()
         fetches = self._sizes.fetches and self._context.given.samples is None
         given = len(vertices), int(self._sizes.asked), model.options.dims[0], model.dtype
@@ -120,7 +120,7 @@ class StatedFeatures(FeatureView):
         return self.kept
 
     def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:
-        """Take the memory of the gradient of a rank's rows: as many as it has fetched."""
+        """Take the memory of the gradient of a rank's rows, whose number equals the fetched rows."""
         learned, place = self._context.learned, self._context.place
         if learned is None:
             return
@@ -143,7 +143,7 @@ class StatedFeatures(FeatureView):
         """Rows that a step fetches.
 
         Args:
-            asked: of these, rows that come from other ranks, to which as many go.
+            asked: number of rows from other ranks, to which the same number goes.
         """
         place = self._context.place
         feature = place.empty((count, width), dtype)
@@ -156,13 +156,13 @@ class StatedFeatures(FeatureView):
 
 
 class RehearsedBatches(Mode):
-    """Steps on one batch, with as many others in memory as are prepared ahead."""
+    """Steps on one batch, while the batches that are prepared ahead are in memory."""
 
     def __init__(self, context: ModeContext, sizes: BatchSizes, rows: RankRows, memory: Unwritten, ahead: int) -> None:
         """Prepare the batches.
 
         Args:
-            rows: of the rank.
+            rows: rows of the rank.
             ahead: batches in memory in addition to the one in use.
         """
         super().__init__(context)
@@ -192,11 +192,11 @@ class RehearsedBatches(Mode):
     def _pair_loss(self, pairs: RankPairs, epoch: int) -> StepLoss:
         """The loss of the first batch of pairs."""
         batch = pairs.begin(epoch)(0)
-        # Of any epoch, a batch may have more seeds than those that were counted.
+        # In another epoch, a batch may have more seeds than the counted batches.
         return pairs.loss(batch.pairs, batch.vertices[: max(0, int(self._sizes.rows[-1]) - 1)])
 
     def _vertex_loss(self, operator: SampledRows | LayeredOperator | RowsOnly) -> MaskedLoss:
-        """The loss over the labels of a batch, all of which are of the training split."""
+        """The loss over the labels of a batch; all its vertices are in the training split."""
         count, label = int(self._sizes.rows[-1]), self.context.labels.label
         shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
         labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
@@ -213,7 +213,7 @@ class RehearsedBatches(Mode):
         elif not isinstance(self.context.given, BatchInputs):
             return super().scores()
         elif self.context.model.takes_edges:
-            # Passes of its own.
+            # It has its own passes.
             super().scores()
         elif not can_stream(self.context.model):
             self._score_by_layer()
@@ -255,7 +255,7 @@ class RehearsedBatches(Mode):
         return stated_bytes(context.model, context.source, rows, len(measured))
 
     def finish(self) -> None:
-        """Free the batches that are ahead: after the last epoch, nobody prepares others."""
+        """Free the batches that are ahead: after the last epoch, no others are prepared."""
         self._ahead.clear()
 
     def _prepared(self) -> SampledRows | LayeredOperator | RowsOnly:
@@ -324,7 +324,7 @@ def edges_alike(rows: Sequence[int], nonzeros: Sequence[int], loops: int) -> CSR
 
     Args:
         rows: numbers of vertices, of all hops first; in the end those whose rows the first hop has.
-        nonzeros: of these rows, likewise.
+        nonzeros: number of nonzeros of the rows, likewise.
         loops: rows that have an entry for themselves.
     """
     known = list(zip(rows[::-1], nonzeros[::-1], strict=False))

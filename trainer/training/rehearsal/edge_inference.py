@@ -1,4 +1,4 @@
-"""The evaluation of a module of torch that takes edges, on batches of the sizes that it would have."""
+"""Rehearses the evaluation of a torch module that takes edges, on batches of realistic sizes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RehearsedInference:
         """Take the memory of the largest batch of a layer, or of the whole module, for the moment."""
         model, rows, place = self._model, self._rows, self._model.place
         width = max(*widths, *model.options.dims) if layer is None else max(widths[layer : layer + 2])
-        # As many neighbors for each vertex as a vertex has on average, up to all of the graph.
+        # The mean number of neighbors for each vertex, up to the whole graph.
         edges_of, vertices_of = rows.mean_degree**hops, 1 + rows.mean_degree**hops
         seeds = most_seeds(edges_of + vertices_of, width, rows.own)
         num_edges = min(round(seeds * edges_of), rows.nnz)

@@ -30,11 +30,11 @@ from gnnloom.trainer.training.rehearsal.shard_sizes import RowSizes, ShardSizes,
 #: A rank without any data, as measured at the end of a run: interpreter, torch, MPI, kernels in C, state of autograd,
 #: chunks of arrays that are read.
 PROCESS_MEMORY = 296 << 20
-#: What numba takes in addition, with kernels that it has compiled.
+#: Additional bytes of numba, with compiled kernels.
 NUMBA_MEMORY = 114 << 20
-#: What PyG takes in addition, with pandas and a part of torch's compiler.
+#: Additional bytes of PyG, with pandas and a part of torch's compiler.
 PYG_MEMORY = 157 << 20
-#: Ranks that are rehearsed: of many, those with most rows.
+#: Maximum number of ranks to rehearse; the ranks with most rows are chosen.
 _MOST_RANKS = 4
 #: Bytes of an epoch's line of metrics.
 LINE_BYTES = 400
@@ -89,11 +89,11 @@ class TrainProjection:
 
 
 class UnknownMemoryError(InputError):
-    """The memory of a training cannot be forecast."""
+    """The memory of a training run cannot be forecast."""
 
 
 def opened_run(config: TrainConfig, *, restart: bool = False) -> OpenedRun:
-    """The run that a training would begin or continue. Reads manifests only.
+    """The run that training would begin or continue. Reads only manifests.
 
     Args:
         restart: the run would start over.
@@ -109,7 +109,7 @@ def opened_run(config: TrainConfig, *, restart: bool = False) -> OpenedRun:
 
 
 def project_training(config: TrainConfig, *, restart: bool = False) -> TrainProjection:
-    """Project a training that may continue a run. Reads manifests only, and starts nothing.
+    """Project the needs of training, which may continue a run. Reads only manifests, and starts nothing.
 
     Raises:
         NotFoundError: the dataset or its shards do not exist.
@@ -234,7 +234,7 @@ def prediction_bytes(shards: ShardSizes, config: ModelConfig, *, embeddings: boo
     return shards.num_vertices * (times * (shards.num_outputs * size + 4) + embedding * size)
 
 
-#: Options that decide how long an epoch takes.
+#: Options that affect the time of an epoch.
 _SIZE_OPTIONS = (
     "algorithm", "ranks", "grid", "model", "hidden", "heads", "attention", "precision", "norm", "dropout",
     "input_dropout", "product_order", "train_features", "embed", "threads", "adjacency", "exchange",
@@ -245,7 +245,7 @@ _SIZE_OPTIONS = (
 def _known_seconds(opened: OpenedRun) -> tuple[float | None, str | None]:
     """The median time of an epoch in an earlier run of the same size, and the name of that run."""
     dataset, config, own = opened.dataset, opened.config, opened.run.name
-    # The run itself says most about its own epochs.
+    # The run itself is the best source for the time of its epochs.
     for name in sorted(dataset.runs(), key=lambda name: name != own):
         run = Run(dataset.run_path(name))
         try:

@@ -1,4 +1,4 @@
-"""The memory of a training before it runs: some epochs on arrays without values, one rank at a time.
+"""Forecasts the memory of a training run: rehearses some epochs on arrays without values, one rank at a time.
 
 A rehearsed epoch runs the code of a real one: operator, model, loss, optimizer, metrics and the copy of a checkpoint
 take and give back their memory in the same order. It reads no entry of the shards, computes no product, sends no
@@ -62,7 +62,7 @@ Found = TypeVar("Found")
 
 #: From the second epoch on, the workspace does not grow.
 _EPOCHS = 2
-#: Bytes for what is not counted: objects of Python, which take some hundred kilobytes whatever the graph, and rounding.
+#: Bytes that are not counted: Python objects, which take some hundred kilobytes for any graph, and rounding.
 _OBJECTS = 1 << 20
 #: Chunks of an array with a row per vertex that a rank sends, receives, puts in order and compresses at a time.
 _MOVING_CHUNKS = 4
@@ -100,8 +100,8 @@ class RankMemory:
 def rehearse(opened: OpenedRun, rank: int) -> RankMemory | None:
     """The memory of a rank; None if the training cannot be rehearsed, see :func:`why_unknown`. Communicates nothing.
 
-    Assumes that all vertices are in the training split, or for batches of training vertices, that the rank owns as
-    many of these as it can; and that the entries of a grid's cells are spread evenly. Reads manifests, of row shards
+    Assumes that all vertices are in the training split, or for batches of training vertices, that the rank owns the
+    largest possible number; and that the entries of a grid's cells are spread evenly. Reads manifests, of row shards
     how many rows the ranks exchange, and for modes that sample, some degrees.
 
     Args:
@@ -134,7 +134,7 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
 def _rehearsed(config: TrainConfig, run: Callable[[Unwritten], Found]) -> Found | None:
     """The result of a rehearsal; None if it needs values."""
     try:
-        # Small tensors are computed, from meaningless values, and what models draw is nobody's.
+        # Small tensors are computed, from meaningless values, and draws of models are discarded.
         with (
             np.errstate(all="ignore"),
             seeded(config.run.seed),
@@ -240,7 +240,7 @@ class _Rehearsal:
         self.layout = session.operator.layout(session.model.num_layers)
         self.labels = self.measured = session.objective.placed(labels, session.operator)
         loss = session.objective.loss(self.layout, self.labels)
-        # Labels mean nothing here, so that any rows stand for those that are measured.
+        # Labels have no meaning here, so any rows can represent the measured rows.
         measured = self._measured()
         if measured is not None:
             count = len(measured)
@@ -306,7 +306,7 @@ class _Rehearsal:
             from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs  # noqa: PLC0415
 
             return unread_pairs(objective)
-        # What a function of the user's takes is not known, whatever it computes.
+        # The memory of a user's function is unknown.
         own: OwnFunction | None = (lambda scores, _: scores.sum(1)) if self.config.task.is_own_loss else None
         # The values of weights do not matter, but they take memory.
         ones = self.memory.place.lasting((objective.num_outputs,), torch.float64).fill_(1)

@@ -19,7 +19,7 @@ from gnnloom.trainer.tasks.task import PREFIXES
 
 #: Bytes per vertex of the table that numbers the vertices while a batch is drawn, and per nonzero of its positions.
 NUMBERED, DRAWN = 24, 8
-#: Ranges of rows whose lengths are read, and rows of each.
+#: Number of ranges of rows whose lengths are read, and rows per range.
 _RANGES, _RANGE_ROWS = 32, 1 << 11
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def rank_rows(
 
 
 def row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int, int]:
-    """Lengths of some rows of the whole graph, from all over it, and how many of these have so many entries.
+    """Histogram of the lengths of some rows from all over the graph: number of rows by number of entries.
 
     Empty if they say nothing of the rows that entries refer to, or if the graph is gone. Reads chunks of the degrees.
     """
@@ -79,7 +79,7 @@ def sampled_ranges(num_rows: int) -> Iterator[Span]:
 
 
 def most_measured(dataset: Dataset, shards: RunData, own: int) -> int:
-    """Most vertices in any split that a rank may have: all of the graph's, or all of its own."""
+    """Maximum number of a rank's vertices in any split: all of the graph's, or all its own vertices."""
     return min(own, sum(_in_split(dataset, shards, split, own) for split in PREFIXES.values()))
 
 

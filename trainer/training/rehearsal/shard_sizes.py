@@ -124,8 +124,8 @@ class GridSizes(_Sizes):
     """Grid shards.
 
     Attributes:
-        nnz: nonzeros of the matrix, if every cell had as many as the heaviest one.
-        is_double: rows and columns have orders of their own.
+        nnz: nonzeros of the matrix, if every cell had the number of the largest cell.
+        is_double: rows and columns have different orders.
         variant_bytes: stored bytes of each variant of the matrix.
         order_bytes: stored bytes of the vertex data in one order.
     """

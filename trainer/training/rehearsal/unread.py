@@ -1,4 +1,4 @@
-"""Row shards as a rank sees them before it reads them: the shapes of its arrays, without their contents."""
+"""Row shards before a rank reads them: the shapes of their arrays, without contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
 if TYPE_CHECKING:
     from gnnloom.storage.shards.row_cover import CoveredMatrix
 
-#: Arrays with a number for each rank, which say whose rows go where.
+#: Arrays with a number for each rank, which determine the exchange of rows.
 _READ = ("halo_offset", "send_offset")
 
 
@@ -108,7 +108,7 @@ class UnreadRowShard(RowShard):
 
 
 class _UnreadArray(ArrayReader):
-    """Leaves what it is to fill in as it is."""
+    """Leaves every array that it should fill unchanged."""
 
     def read(self, start: int = 0, stop: int | None = None, out: Array | None = None) -> Array:
         stop = len(self) if stop is None else stop

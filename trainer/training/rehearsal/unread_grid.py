@@ -26,7 +26,7 @@ def unread_grid(opened: OpenedShards, memory: Unwritten) -> OpenedShards:
 
 
 class UnreadGridShards(GridShards):
-    """Windows have as many entries as their shares of the cells, as if the entries of a cell were spread evenly.
+    """Windows have entries in proportion to their shares of the cells, as if a cell's entries were spread evenly.
 
     Attributes:
         read_shares: entries of the windows that were asked for over the entries of one variant, and the share of the

@@ -1,4 +1,4 @@
-"""Links as a rank sees them before it reads them: as many pairs, of any vertices."""
+"""Links before a rank reads them: the same number of pairs, of any vertices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unread_pairs(objective: Objective[Any]) -> Objective[Any]:
 
 @dataclass(frozen=True)
 class EvenOwners:
-    """Ranks that own vertices: equally many each.
+    """Owners of vertices: every rank owns the same number.
 
     Attributes:
         num_ranks: of all.
@@ -59,7 +59,7 @@ class AnyNumbers:
 
 
 class _Kept(BlockExchange):
-    """Takes the memory of rows that arrive, and goes on with those that this rank would send."""
+    """Takes the memory of rows that arrive, and continues with the rows that this rank would send."""
 
     def forth(self, rows: Rows, kind: Kind | None = None, out: Tensor | None = None) -> Rows:
         super().forth(rows, kind, out)
@@ -67,11 +67,11 @@ class _Kept(BlockExchange):
 
 
 class _StatedTrainingPairs(StatedPairs, TrainingPairs):
-    """Training pairs whose entries are as many as there are, in matrices where nobody has looked for them."""
+    """Training pairs with a stated number of entries, in matrices that have not been searched."""
 
 
 class StatedAccess(PairAccess):
-    """Reads nothing and asks nobody: vertices are spread evenly, and every source has many known targets."""
+    """Reads nothing and communicates nothing: vertices are spread evenly, and every source has many known targets."""
 
     def owners(self, given: TaskContext, operator: Operator, layout: Layout) -> Owners | None:  # noqa: ARG002
         return None if layout.grid.comm.size == 1 else EvenOwners(layout.grid.comm.size)
@@ -86,14 +86,14 @@ class StatedAccess(PairAccess):
         return _StatedTrainingPairs(links, counter)
 
     def known_targets(self, graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) -> Lists:  # noqa: ARG002
-        # The pairs that are ranked often belong to vertices with many: as many as a block has at most.
+        # Ranked pairs often belong to vertices with many targets: assume the maximum of a block.
         sizes, start = BlockSizes(), np.zeros(len(sources), np.int64)
         listed = np.zeros(sizes.listed // sizes.sources, np.int64)
         return Lists(start, start + len(listed), listed)
 
 
 class UnreadLinks(Links):
-    """Links without contents. Vertices are random: where two pairs have one in common, its row is fetched once."""
+    """Links without contents. Vertices are random: if two pairs share a vertex, its row is fetched once."""
 
     def _read(
         self,

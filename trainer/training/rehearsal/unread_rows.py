@@ -15,7 +15,7 @@ from gnnloom.trainer.place.place import Place
 
 
 class UnreadStoredRows(StoredRows):
-    """Rows of the same shapes, of which nothing is read or packed."""
+    """Rows of the same shapes, without reading or packing them."""
 
     def __init__(self, rows: StoredRows) -> None:
         """Open nothing."""

@@ -41,7 +41,7 @@ class UnreadEntries(ExcludedEntries):
 
 
 class StatedPairs:
-    """Pairs of which only the number is known; see :class:`gnnloom.trainer.data.target_edges.PairSource`."""
+    """Pairs whose number alone is known; see :class:`gnnloom.trainer.data.target_edges.PairSource`."""
 
     num_pairs: int
     num_entries: int
@@ -53,7 +53,7 @@ class StatedPairs:
 class UnreadTargets:
     """Stands for :class:`gnnloom.trainer.data.target_edges.TargetEntries` where nothing is read.
 
-    Arrays are without values, and nobody writes to large ones.
+    Arrays have no values, and large ones are never written.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class UnreadTargets:
         """Entries of every block, in proportion to the choice's share of all pairs."""
         asked = np.linspace(0, max(0, self._num_pairs - 1), min(self._num_pairs, _ASKED)).astype(np.int64)
         share = float(np.mean(choose(asked))) if len(asked) else 0.0
-        # Whether each pair is chosen, whether each entry is, and the positions of these.
+        # Whether each pair is chosen, whether each entry is, and the positions of chosen entries.
         count = len(self)
         if isinstance(choose, PairsOfStep):
             # The step of each entry is kept.

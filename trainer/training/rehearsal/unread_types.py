@@ -146,10 +146,10 @@ class SteadySeeds(SeedsThatFit):
 
 
 class StatedViews(TypedViews):
-    """Opens what has the sizes of a graph with types and of its vertices.
+    """Opens views with the sizes of a graph with types and of its vertices.
 
     Attributes:
-        memory: counts what is taken.
+        memory: counts the allocated memory.
         most_kept: batches of training whose features are in memory, at most.
         size: bytes of the last batch without features, which are in buffers.
         kernels: bytes in which kernels have drawn it.
@@ -271,7 +271,7 @@ def _with_values(found: Any) -> Any:
 
 @dataclass(frozen=True)
 class _StatedRelation(MappedRelation):
-    """A relation whose entries nobody has read."""
+    """A relation whose entries have not been read."""
 
     view: _StatedRows = field(kw_only=True)
     memory: Unwritten = field(kw_only=True)

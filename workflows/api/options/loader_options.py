@@ -29,8 +29,12 @@ TYPED_PACKED: Final = "stored samples of a graph with types"
 #: Options of batches of every kind.
 _COMMON: Final[Mapping[str, Option]] = MappingProxyType(
     {
-        "epoch": Option(default=0, help="Epoch of the first iteration; each further one has the next", least=0),
-        "rank": Option(default=0, help="Which of the processes that share an epoch this one is", least=0),
+        "epoch": Option(
+            default=0, help="Epoch of the first iteration; each later iteration has the next epoch", least=0
+        ),
+        "rank": Option(
+            default=0, help="Number of this process among the processes that share an epoch, from 0", least=0
+        ),
         "size": Option(default=1, help="Number of processes that share an epoch", least=1),
         "drop_last": Option(
             default=False,
@@ -110,8 +114,9 @@ _PAIRS: Final[Mapping[str, Option]] = MappingProxyType(
         **_NEIGHBORS,
         "negatives": Option(
             kind=int,
-            help="Negatives of each pair of a split without stored ones; 0: none, and no stored ones either; by default"
-            " 1 for training pairs without values, as many as in evaluations for other pairs without values, else 0",
+            help="Number of negatives to draw per pair of a split without stored negatives; 0 also leaves out stored"
+            " negatives; by default 1 for training pairs without values, the number of an evaluation for other pairs"
+            " without values, else 0",
             least=0,
         ),
         **{name: NEGATIVES[name] for name in ("negative_sampler", "strict_negatives")},

@@ -50,7 +50,7 @@ from gnnloom.workflows.run.run_recipe import run_recipe, summary
 )
 @flag_option("restart", "Start the training over instead of continuing it; earlier stages are kept.", Group.STAGES)
 @flag_option("dry_run", "Show which stages are done and which would run, and exit.", Group.STAGES)
-@flag_option("plan", "Show what the stages that are not done will need, and exit.", Group.STAGES)
+@flag_option("plan", "Show the needs of unfinished stages, and exit.", Group.STAGES)
 @click_option(Option("list", bool, "List the recipes that come with gnnloom, and exit.", group=Group.INPUT), "listed")
 @click_option(
     Option("show", str, "Print a recipe that comes with gnnloom, and exit.", group=Group.INPUT, metavar="NAME")

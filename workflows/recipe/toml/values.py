@@ -75,7 +75,7 @@ def _readings(text: str, kinds: Sequence[Any]) -> list[Any]:
             found.append(tomllib.loads(f"value = {candidate}")["value"])
         except (ValueError, RecursionError):  # TOMLDecodeError, and numbers that Python refuses
             continue
-    # A key that takes text gets 7 or true as text.
+    # A key that takes text gets 7 or true as text, unless the user quotes the value.
     return [text, *found] if kinds == [str] and not text.startswith(('"', "'")) else [*found, text]
 
 
