@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.disk.row_windows import distinct, pages_of_rows
+from gnnloom.storage.disk.row_windows import block_cost, distinct, pages_of_rows
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.feed.feature_view import FeatureView, FeatureWindows
 
@@ -44,25 +44,31 @@ class _Window:
         self._windows = windows
         self._found, self._more, self._count = np.empty(0, np.int64), list[NDArray[np.int64]](), 0
 
-    def fits(self, vertices: NDArray[np.int64], drawn: int) -> bool:
+    def fits(self, rows: NDArray[np.int64], drawn: int) -> bool:
         """Whether the rows of one more batch fit.
 
         Args:
+            rows: (num_rows,) int64 rows that the batch needs.
             drawn: bytes of the vertices and edges of all batches of the window, this batch included.
         """
-        most = self._windows.most - drawn // max(1, self._windows.row_bytes) - len(self._windows.needed(vertices))
+        most = self._windows.most - drawn // max(1, self._windows.row_bytes) - len(rows)
         if self._count > most and self._more:
             # Only now, since batches share many rows, and each count sorts them all.
             self._join()
         return self._count <= most
 
-    def add(self, vertices: NDArray[np.int64]) -> None:
-        self._more.append(self._windows.needed(vertices))
-        self._count += len(self._more[-1])
+    def add(self, rows: NDArray[np.int64]) -> None:
+        self._more.append(rows)
+        self._count += len(rows)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 the rows of all batches, each once, ascending."""
+        self._join()
+        return self._found
 
     def read(self) -> FeatureView:
-        self._join()
-        return self._windows.read(self._found)
+        return self._windows.read(self.rows)
 
     def _join(self) -> None:
         self._found, self._more = distinct([self._found, *self._more]), []
@@ -98,31 +104,50 @@ class WindowedBatches:
             self._next = None
             if batch is None:
                 break
-            vertices, drawn = batch.vertices, drawn + batch.nbytes
-            if not all(part.fits(vertices[name], drawn) for name, part in parts.items()):
+            drawn += batch.nbytes
+            needed = {name: each.needed(batch.vertices[name]) for name, each in self._windows.items()}
+            if not all(part.fits(needed[name], drawn) for name, part in parts.items()):
                 if not batches:
                     return [batch], {}
                 self._next = batch
                 break
             for name, part in parts.items():
-                part.add(vertices[name])
+                part.add(needed[name])
             batches.append(batch)
         return batches, {} if self._stopped else {name: part.read() for name, part in parts.items()}
 
 
-def pages_in_windows(batches: Iterable[NDArray[np.int64]], windows: FeatureWindows) -> int:
-    """Number of pages that windows of some batches read, in the order of the batches.
+def pages_read(
+    batches: Iterable[NDArray[np.int64]],
+    kept: NDArray[np.int64],
+    fewer: NDArray[np.int64],
+    windows: FeatureWindows,
+) -> tuple[float, float]:
+    """Pages that the first batches read one by one, and that a window of the same batches reads.
+
+    Pages count as single pages; pages in blocks that are read whole cost less.
 
     Args:
-        batches: (num_rows,) int64 rows of each batch that are not in memory.
+        batches: (num_rows,) int64 rows of each batch, ascending; only batches that fit in one window count.
+        kept, fewer: (num_kept,) int64 rows in memory, ascending, without and with windows.
     """
-    found, pages = np.empty(0, np.int64), 0
+    window, alone = _Window(windows), 0
     for rows in batches:
-        joined = distinct([found, rows])
-        if len(joined) > windows.most and len(found):
-            pages, joined = pages + pages_of_rows(found, windows.row_bytes), rows
-        found = joined
-    return pages + pages_of_rows(found, windows.row_bytes)
+        cold = _without(rows, fewer)
+        if not window.fits(cold, 0):
+            break
+        window.add(cold)
+        alone += pages_of_rows(_without(rows, kept), windows.row_bytes)
+    return alone, block_cost(window.rows, windows.row_bytes)
+
+
+def _without(rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows that are not among others, both ascending."""
+    if not len(others):
+        return rows
+    place = np.minimum(np.searchsorted(others, rows), len(others) - 1)
+    found: NDArray[np.int64] = rows[others[place] != rows]
+    return found
 
 
 def in_windows(
