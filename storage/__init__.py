@@ -1,12 +1,12 @@
 """Datasets on disk and every way to read them; this file exports the public API.
 
-Imports NumPy, Zarr and numba, and no other part of gnnloom; Zarr and numba only where arrays are written or computed
-with, because a listing should not wait for them. From bottom to top, each room imports only those before it:
-``errors``, ``meters``, ``kernel_cache``, ``kernels`` and ``descriptors``; ``format`` and ``matrix``, which do not know
-each other;
-``artifacts``; ``catalog``; ``runs``; ``checks`` and ``sampling``; ``upkeep``; ``public``. A new kind of artifact goes
-into ``artifacts``, a new check into ``checks``, a new method of datasets into ``upkeep`` and ``public``.
-The exported names are imported when they are first used, so that a module of storage does not import all others.
+Imports NumPy, Zarr and numba, and no other part of gnnloom. Zarr and numba are imported only where arrays are written
+or computed with, so that a listing does not wait for them. From bottom to top, each room imports only those before it:
+``errors``, ``meters``, ``kernel_cache``, ``kernels`` and ``descriptors``; ``format`` and ``matrix``, which do not
+import each other; ``artifacts``; ``catalog``; ``runs``; ``checks`` and ``sampling``; ``upkeep``; ``public``. A new kind
+of artifact goes into ``artifacts``, a new check into ``checks``, a new method of datasets into ``upkeep`` and
+``public``. The exported names are imported when they are first used, so that a module of storage does not import all
+others.
 """
 
 from __future__ import annotations

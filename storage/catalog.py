@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: Number of artifacts that an error lists.
 _MOST_LISTED = 5
-#: What kinds of artifacts are called if not by their own names.
+#: Words for kinds of artifacts in messages, where they differ from the names.
 _NAMES: Mapping[str, str] = {"vertices": "vertex data", "propagated": "propagated values"}
 #: The commands that make artifacts, with the name of the dataset to fill in.
 _MAKERS: Mapping[str, str] = {
@@ -94,7 +94,7 @@ class Dataset:
                 f"{path}: there is no such dataset; {question}`gnnloom catalog ls` lists the existing ones"
             )
         _check_dataset_group(path)
-        # What is written below them would be written elsewhere.
+        # Files that are written below them would be written elsewhere.
         for name in (*SCHEMAS, "runs", LOCKS, MAPPED):
             refuse_link(path / name)
 
@@ -241,7 +241,7 @@ class Dataset:
     def origin(self, graph: str) -> str:
         """Key of the graph whose vertices a graph has: itself, or the one that links were held out from.
 
-        Vertex data of the one are vertex data of the other, too.
+        Both graphs share their vertex data.
         """
         inputs = {info.key: info.inputs for info in self.artifacts("graph")}
         while "graph" in inputs.get(graph, {}):
@@ -279,9 +279,14 @@ class Dataset:
         Raises:
             InputError: a type has several.
             NotFoundError: there is no vertex data with such a key.
+            CorruptError: it is not known whose data some vertex data are.
         """
         chosen, graph = dict(keys or {}), self.origin(graph)
         infos = [info for info in self.artifacts("vertices") if info.state == "complete"]
+        for info in infos:
+            if not info.inputs:
+                # All vertex data have a graph, so the manifest cannot be read, and opening it says why.
+                Vertices(Artifact(info.path))
         types = {info.parameters.get("type", "") for info in infos if info.inputs.get("graph") == graph} - {""}
         return {each: self.vertices(chosen.get(each), graph, each) for each in sorted(types | set(chosen))}
 

@@ -1,4 +1,4 @@
-"""Finds what can be added to gnnloom: algorithms, partitioners and formats, each described by one object in one file.
+"""Finds the extensions of gnnloom: algorithms, partitioners, formats and others, each described by one object.
 
 A *descriptor* is a module-level constant, such as ``ALGORITHM`` in ``gnnloom/trainer/algorithms/tensor3d.py``. Built-in
 descriptors are found by importing every module of their room. Other packages register theirs as entry points whose
@@ -144,7 +144,7 @@ def load_named(option: str, text: str) -> object:
     try:
         _look_in_current_folder(module)
         found = importlib.import_module(module)
-    # Whatever the module raises, such as a syntax error or a missing package, is the user's to fix: one line says what.
+    # The user has to fix any error of the module, such as a syntax error or a missing package: one line names it.
     except Exception as error:
         raise InputError(f"{option} {text}: {module} cannot be imported: {type(error).__name__}: {error}") from error
     if not hasattr(found, name):

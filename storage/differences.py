@@ -19,7 +19,7 @@ def differences(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
     Entries of nested objects are named by their last key; several files are one entry, with their number and the first
     names. An entry that an object lacks is ``default``, because artifacts leave out parameters that were added later
-    and have their default value. Sources of different formats are told apart without what only one of them has.
+    and have their default value. Entries that only one source has are left out if the formats of the sources differ.
     """
     flat = [_flat(content) for content in contents]
     names = list(dict.fromkeys(name for each in flat for name in each))
@@ -35,7 +35,7 @@ def differences(contents: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def is_of_content(pairs: Mapping[str, str]) -> bool:
-    """Whether all that differs is what files contain: they are the same files, which have changed."""
+    """Whether only the contents of files differ: the files are the same, but have changed."""
     return all(name in _OF_CONTENT for name in pairs)
 
 

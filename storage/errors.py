@@ -1,8 +1,8 @@
 """The errors of gnnloom: one small tree, each with the exit code of the command line.
 
-Every message names the file, dataset or array, states what was expected and what was found, and suggests a fix if
-there is one. Each class also inherits the built-in error that matches it, so that callers who know nothing of gnnloom
-can catch what they know.
+Every message names the file, dataset or array, states the expected and the found value, and suggests a fix if there is
+one. Each class also inherits the built-in error that matches it, so that callers that know nothing of gnnloom can catch
+the built-in error.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class MissingPackageError(GnnloomError, ImportError):
     exit_code = 1
 
 
-#: What numba says if it can keep a compiled function nowhere.
+#: Message of numba if no folder can hold a compiled function.
 #: Most characters of a message that is printed, or sent by a task. Dask cuts longer ones than 10,000
 #: (``distributed.admin.max-error-length``).
 MOST_MESSAGE: Final = 9_000

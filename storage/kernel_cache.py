@@ -68,7 +68,7 @@ def _packages(folder: str) -> Iterator[str]:
 def _is_writable(folder: str) -> bool:
     """Whether a folder can be written to, or could be made.
 
-    Not a relative path: it would name another folder in each current folder, and some of these belong to strangers.
+    Not a relative path: it would name another folder in each current folder, which may belong to another user.
     """
     if not os.path.isabs(folder):  # noqa: PTH117 - likewise
         return False
@@ -78,7 +78,7 @@ def _is_writable(folder: str) -> bool:
 
 
 def _own_folder() -> str:
-    """A folder that nobody else can write to: what numba reads there, it runs."""
+    """A folder that nobody else can write to, because numba runs the code that it reads there."""
     import tempfile  # noqa: PLC0415 - takes time, and is rarely needed
     from pathlib import Path  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Resources that this process and this thread have used so far, and how far a phase of work is.
+"""Resources that this process and this thread have used so far, and the progress of a phase of work.
 
 Progress is an event for every finished task, and a log line every few seconds. The events go through the logger
 ``gnnloom.progress`` with a :class:`Progress` as their argument: at level DEBUG, for a handler that draws a bar, and

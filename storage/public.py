@@ -77,7 +77,7 @@ class Catalog(BaseCatalog):
         """Import what :meth:`Dataset.export` wrote; see :mod:`gnnloom.storage.upkeep.archive_import`."""
         from gnnloom.storage.upkeep.archive_import import import_dataset  # noqa: PLC0415
 
-        # Opened again by name: the import returns the base class, and the catalog decides which class it opens.
+        # Opened again by name: the import returns the base class, and the catalog chooses the class that it opens.
         return self.dataset(import_dataset(self, Path(file), name).name)
 
     def pull(self, url: str, name: str | None = None) -> Dataset:

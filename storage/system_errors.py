@@ -33,16 +33,16 @@ OF_ONE_FILE: Final = OF_PERMISSION | {errno.EIO}
 _OF_CONTENT: Final = _PATH_ERRORS | {
     errno.EINVAL, errno.ENXIO, errno.ENODEV, errno.ENODATA, errno.EBADMSG, errno.EOVERFLOW,
 }  # fmt: skip
-#: What the names of work folders, of temporary folders and of the metadata of datasets are, or begin with.
+#: Names, or prefixes of names, of work folders, temporary folders and the metadata of datasets.
 _WORK, _OWN_FOLDER, _METADATA = ".work", "gnnloom-", "zarr.json"
-#: How torch and Python, which have no errors of their own for it, say that memory is used up.
+#: Messages of torch and Python about exhausted memory, for which they have no separate errors.
 _OUT_OF_MEMORY: Final = ("can't allocate memory", "not enough memory", "can't start new thread")
 
 
 def check_is_of_content(error: BaseException, path: Path | str, also: Collection[int] = ()) -> None:
     """Raise an error again, with its file, if it says nothing about what is stored: limits, permissions, the disk.
 
-    Whatever reports errors as damage, or as a wrong file, calls this first: users remove what is called damaged.
+    Call this before an error is reported as damage or as a wrong file, because users remove damaged files.
 
     Args:
         path: the file or folder that was read or made.

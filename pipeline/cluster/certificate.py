@@ -1,4 +1,4 @@
-"""A certificate for one cluster: Dask accepts work only from those who have its key, and encrypts what they send.
+"""A certificate for one cluster: Dask accepts work only from holders of its key, and encrypts its traffic.
 
 The key stays in the memory of the cluster's processes. Nothing has to be removed at the end, however the cluster ends.
 """

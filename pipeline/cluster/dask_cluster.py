@@ -24,7 +24,7 @@ _STOP_SECONDS, _STOP_POLL_SECONDS = 300.0, 0.05
 
 
 class LostClusterError(LaunchError):
-    """The scheduler is gone, and nobody knows the state of its tasks."""
+    """The scheduler is gone, and the state of its tasks is unknown."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -60,7 +60,7 @@ class DaskCluster:
         except LostClusterError:
             # The scheduler is gone, so the tasks cannot be canceled.
             raise
-        # What is running writes into folders that the caller is about to remove.
+        # Running tasks write into folders that the caller is about to remove.
         except Exception:
             self._stop(futures)
             raise
@@ -85,7 +85,7 @@ class DaskCluster:
             )
         return LaunchError(
             "several worker processes in a row were killed at the same task, most often because memory ran out:"
-            " lower --memory (what each may use) or --workers (how many there are), and run the command again;"
+            " lower --memory (the limit of each worker) or --workers (their number), and run the command again;"
             " finished tasks are kept"
         )
 

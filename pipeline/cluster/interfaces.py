@@ -1,6 +1,6 @@
 """The network interface on which the ranks of a Dask cluster reach each other: named, or found by trying.
 
-Only sockets, no MPI: the caller gives what rank 0 offers to the other ranks, and combines what they found.
+Uses sockets only, no MPI: the caller sends the offer of rank 0 to the other ranks, and combines their results.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Offer:
 
 
 class Beacon:
-    """Answers with a token on every interface of this machine but the loopback, from the beginning to :meth:`close`."""
+    """Answers with a token on every interface of this machine except the loopback, until :meth:`close`."""
 
     def __init__(self) -> None:
         interfaces = usable_interfaces()

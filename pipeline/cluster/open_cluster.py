@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Dask's setting for the environment in which a nanny starts its worker. The nanny leaves it in its own process.
 WORKER_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 
-#: What is wrong if workers are killed as often as they are started, and first remedies.
+#: Likely cause if workers are killed as often as they are started, and first remedies.
 NOT_STARTED = (
     "the worker processes could not be started: one was killed or failed while it started. Check the memory and the"
     " space in /dev/shm and the temporary folder (`gnnloom doctor`)"
@@ -59,8 +59,8 @@ class ClusterOptions:
             they are first needed.
         memory: bytes that one worker may use.
         address: address of the scheduler, such as ``tcp://host:8786``, or its file.
-        performance_report: HTML file for Dask's report of what the workers did; None for no report.
-        scratch: folder for temporary files, which all workers must see; None to put them next to what they are for.
+        performance_report: HTML file for Dask's report on the workers; None for no report.
+        scratch: folder for temporary files, which all workers must see; None to put them next to their artifact.
     """
 
     kind: str = "local"
@@ -145,7 +145,7 @@ def _start_local(options: ClusterOptions) -> Iterator[Cluster]:
         dask_silenced(),
         steady_clock(),
         script_left_alone(),
-        # What a script starts later must find the environment that the script had.
+        # Processes that a script starts later must find the environment of the script.
         environment(settings[WORKER_ENVIRONMENT]),
         # Other users of this machine could give work to workers without a certificate.
         dask.config.set(settings | make_certificate().settings()),
@@ -162,7 +162,7 @@ def script_left_alone() -> Iterator[None]:
     """Inside, Python does not import the running script into the processes that it starts.
 
     Python imports the script for functions that the script defines, which would run the whole script again in every
-    worker, unless what it does is inside ``if __name__ == "__main__":``. Dask sends such functions by value.
+    worker, unless its statements are inside ``if __name__ == "__main__":``. Dask sends such functions by value.
     """
     main = vars(sys.modules["__main__"])
     before: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
@@ -200,7 +200,7 @@ def _started(workers: int, memory: int) -> Iterator[SpecCluster]:
             yield local
         except Exception:
             raise
-        # Nobody waits for what the workers do, and the thread of a task cannot be stopped.
+        # Nobody waits for the work of the workers, and the thread of a task cannot be stopped.
         except BaseException:
             for nanny in local.workers.values():
                 nanny.end_now()
@@ -225,8 +225,8 @@ def _until_replaced(client: Client, workers: int) -> Iterator[None]:
 def worker_settings() -> dict[str, Any]:
     """Dask's settings: every worker has one thread, and the stages keep to their memory budget themselves."""
     variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    # A worker keeps what one task freed for the next, whose buffers have similar sizes: touching fresh pages is slow.
-    # One arena only, because glibc's per-thread arenas cannot serve blocks of more than 64 MiB.
+    # A worker keeps the memory that one task freed for the next, whose buffers have similar sizes: touching fresh pages
+    # is slow. One arena only, because glibc's per-thread arenas cannot serve blocks of more than 64 MiB.
     keep = str(KEPT_ALLOCATION)
     variables |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": keep, "MALLOC_TRIM_THRESHOLD_": keep}
     variables |= {"NUMBA_NUM_THREADS": "1", **SAFE_PATH}
@@ -326,7 +326,7 @@ def check_report(file: Path | None, workers: int | None) -> None:
 
 @contextmanager
 def reported(file: Path | None) -> Iterator[None]:
-    """Report on what the current Dask client's cluster does inside the ``with`` block, if there is a file for it."""
+    """Report on the current Dask client's cluster during the ``with`` block, if there is a file for the report."""
     if file is None:
         yield
         return

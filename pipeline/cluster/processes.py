@@ -39,7 +39,7 @@ _RESERVED_SHARE, _LEAST_RESERVED = 0.03, 256 * MIB
 #: Topic of the scheduler's events under which nannies report the workers that they end.
 _TOPIC = "gnnloom-ended"
 
-#: How often a worker is started that is killed while it starts.
+#: Number of attempts to start a worker that is killed while it starts.
 _STARTS = 3
 
 #: Most seconds to report a worker before it is ended.
@@ -48,7 +48,7 @@ _REPORT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Guard:
-    """When a nanny ends its worker.
+    """Limits beyond which a nanny ends its worker.
 
     Attributes:
         most_memory: bytes of its own that a worker may hold in any case.
@@ -64,7 +64,7 @@ class Guard:
     def of(cls, memory: int, share: int = sys.maxsize) -> Guard:
         """The guard of workers whose tasks may use ``memory`` bytes.
 
-        No task that keeps to its budget gets to twice the budget and what a process holds before its first task.
+        No task that keeps to its budget reaches twice the sum of the budget and the memory of an idle process.
         """
         return cls(2 * memory + BASE_MEMORY, share)
 
@@ -97,7 +97,7 @@ def is_stopped(pid: int, root: Path = Path("/")) -> bool:
 
 
 class CommonFields(WorkerPlugin):
-    """Holds on a worker what all tasks of a phase have in common; they find it by the plugin's name.
+    """Holds the common fields of all tasks of a phase on a worker; tasks find them by the plugin's name.
 
     Attributes:
         values: values by field.
@@ -108,7 +108,7 @@ class CommonFields(WorkerPlugin):
 
 
 class PagelessScheduler(Scheduler):
-    """A scheduler without a web server, which would show its state to everybody who can connect."""
+    """A scheduler without a web server, which would show its state to anyone who can connect."""
 
     def start_http_server(self, *args: Any, **options: Any) -> None:
         """Start nothing. Dask has no setting for that: without a dashboard it still serves other pages."""
@@ -132,8 +132,8 @@ class GuardedNanny(Nanny):
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
         # No limit of Dask's, which counts mapped files.
         super().__init__(*args, **{**options, "memory_limit": 0, "worker_class": PagelessWorker})
-        # A terminal sends Ctrl-C to the worker as well. It inherits from this thread that it hears none, not even while
-        # it starts. The main thread belongs to a rank, which goes on without the cluster.
+        # A terminal sends Ctrl-C to the worker as well. It inherits from this thread that it ignores the signal, even
+        # while it starts. The main thread belongs to a rank, which goes on without the cluster.
         if threading.current_thread() is not threading.main_thread():
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._guard = guard

@@ -24,7 +24,7 @@ def steady_time() -> float:
 
 def use_steady_clock() -> Callable[[], None]:
     """Have Dask and tornado use :func:`steady_time` in this process; returns a function that takes this back."""
-    # Takes a second to import. What these import later gets the function from `metrics`.
+    # Takes a second to import. Modules that these import later get the function from `metrics`.
     from distributed import metrics  # noqa: PLC0415
     from tornado.ioloop import IOLoop  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, ga
 
 @dataclass(frozen=True)
 class Encoding:
-    """How entries of a spill file become keys; see :func:`gnnloom.pipeline.external_sort.spill.decode_entries`.
+    """Layout of the entries of a spill file, for :func:`gnnloom.pipeline.external_sort.spill.decode_entries`.
 
     Attributes:
         high_at: byte offset of the high bits of the file's entries.
@@ -67,7 +67,7 @@ class Segment:
         file: the file, open.
         entries_at: byte offset of the file's keys, or of the low bits of its entries.
         weights_at: byte offset of its weights.
-        encoding: how entries become keys; None for plain keys.
+        encoding: layout of the entries; None for plain keys.
     """
 
     file: OpenLane

@@ -1,20 +1,20 @@
 """Files that several tasks write, each into a lane of its own, so that a task that reads all lanes opens few files.
 
 A file consists of pages. Of ``n`` lanes, lane ``k`` has the pages k, k + n, k + 2 n and so on, and is written and read
-as if it was a file of its own. So every lane can become as long as it needs to be, and nobody has to know its length
-beforehand. Pages that nothing was written to are holes, which take no room on the disk.
+as if it was a file of its own. So every lane can grow to any length, which need not be known beforehand. Pages that
+were never written are holes, which take no disk space.
 
 The tasks of a phase leave their results in the lanes of at most 16 files, and every task of the next phase opens only
 these, however many tasks wrote them. A killed task is not recorded; it runs again, and writes the same bytes to the
 same lane.
 
-What a task wrote is sealed: the lane begins with a *seal*, and ends with a table of the checksums (crc32c) of its
+The data of a task is sealed: the lane begins with a *seal*, and ends with a table of the checksums (crc32c) of its
 blocks of 16 KiB. The seal has the size of the data, the checksum of the table, and a checksum of itself together with
-the names of the file and the lane. Every read compares the blocks that it touches. A lane that was damaged, cut,
-exchanged for another or written in part is thus never read as if it was whole.
+the names of the file and the lane. Every read compares the blocks that it touches. So a lane that was damaged, cut,
+exchanged for another or partly written is never read as a whole one.
 
     seal    (16 bytes)            size of the data (int64), checksums (uint32) of the table and of the seal
-    data    (size,) uint8         what the task wrote; byte offsets of readers and writers count from here
+    data (size,) uint8 data of the task; byte offsets of readers and writers count from here
     table   (num_blocks,) uint32  checksum of each block of the data; the last block may be shorter
 """
 
@@ -247,13 +247,13 @@ class OpenLane:
 
     def __init__(self, lane: Lane, descriptor: int, path: Path) -> None:
         self._lane, self._descriptor, self.path = lane, descriptor, path
-        #: Block that the first row of ``_spare`` has, compared with its checksum: what a lane has of a small run is
-        #: often in one block, and read in many short pieces.
+        #: Block that the first row of ``_spare`` has, compared with its checksum: the data of a small run in a lane are
+        #: often in one block, and are read in many short pieces.
         self._kept = -1
 
     @cached_property
     def _spare(self) -> NDArray[np.uint8]:
-        """Room for a block, or for what is read of the first and the last one besides the bytes that are wanted."""
+        """Memory for a block, or for the unwanted bytes of the first and the last block."""
         return np.empty((2, BLOCK_BYTES), np.uint8)
 
     @property
@@ -391,7 +391,7 @@ def writable(folder: Path, lane: Lane) -> Iterator[LaneWriter]:
     Raises:
         IncompleteError: the file is missing.
     """
-    # Not created here: what other tasks have written to a lost file would be missing from the new one.
+    # Not created here: a new file would lack the data that other tasks have written to a lost one.
     path = folder / lane.path
     descriptor = _open(path, os.O_WRONLY)
     try:

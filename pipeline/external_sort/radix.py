@@ -32,9 +32,9 @@ _FEW_KEYS: Final = 32
 #: Number of keys up to which NumPy sorts, in some milliseconds: the kernels would take two seconds to compile.
 NUMPY_KEYS: Final = 1 << 16
 
-#: How the weights of equal keys are merged into one.
+#: Rules that merge the weights of equal keys into one.
 MERGE_MODES: Final = {"sum": 0, "min": 1, "max": 2, "first": 3}
-#: What stands next to these modes for entries that are not merged.
+#: The further mode, for entries that are not merged.
 KEEP: Final = "keep"
 
 #: Most partial sums of the weights of a key: 40 significands of 53 bits cover all exponents of float64.
@@ -42,7 +42,7 @@ MOST_PARTIALS: Final = 40
 
 
 def sort_few(keys: Keys, weights: NDArray[Any]) -> bool:
-    """Sort up to ``NUMPY_KEYS`` keys in place and stably, without a kernel; return whether they are that few.
+    """Sort up to ``NUMPY_KEYS`` keys in place and stably, without a kernel; return whether this was done.
 
     Args:
         keys: (num_keys,) uint64.
@@ -269,11 +269,11 @@ def merge_weight(partials: NDArray[np.float64], count: int, weight: float, mode:
 
     Args:
         partials: (MOST_PARTIALS,) the merged weight.
-        count: how many partials there are; 0 before the first weight.
+        count: number of partials; 0 before the first weight.
         mode: a value of ``MERGE_MODES``.
 
     Returns:
-        How many partials there are now.
+        The new number of partials.
     """
     if count == 0:
         partials[0] = weight
@@ -347,8 +347,8 @@ def join_directions(keys: Keys, weights: Weights) -> tuple[int, int]:
     """Drop the lowest bit of distinct ascending keys, and make one key of two that differ in it only.
 
     Returns:
-        How many keys are left. The position of the first pair whose weights differ, at which the keys are left as they
-        were; -1 if there is none.
+        The number of remaining keys. The position of the first pair whose weights differ, at which the keys are left as
+        they were; -1 if there is none.
     """
     one = np.uint64(1)
     kept = 0

@@ -1,4 +1,4 @@
-"""A short trial of an ingest: reads a little of the source, scatters and sorts it, and measures both.
+"""A short trial of an ingest: reads a sample of the source, scatters and sorts it, and measures both.
 
 The sample is taken from chunks at the beginning, the middle and the end of the source, at several places of each.
 For the second pass the rows of the sample are squeezed together, so that the sorted block is as dense as the blocks of
@@ -240,7 +240,8 @@ _PLACES = 8
 #: Share by which the number of edges may differ from an estimate that rests on the first range only.
 _ROUGH = 0.3
 
-#: Processor seconds (or eight times as many of waiting) after which reading a range to its end is given up.
+#: Processor seconds (or eight times this number of seconds of waiting) after which reading a range to its end is given
+#: up.
 READ_SECONDS = 0.5
 
 Chunk = EdgeChunk | NameChunk

@@ -1,4 +1,4 @@
-"""Notes for people about a stored graph and vertex data: what is seldom meant, or what another option would change."""
+"""Notes for users about a stored graph and vertex data: likely mistakes, and options with another result."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def vertex_notes(vertices: Vertices) -> list[str]:
         )
     if found := facts.get("classes_found", 0):
         lacking, highest = vertices.num_classes - found, facts.get("highest_class_apart")
-        question = f'; is {highest:,} "no label"? It would be -1' if highest is not None else ""
+        question = f'; if {highest:,} means "no label", write -1' if highest is not None else ""
         do = "does" if lacking == 1 else "do"
         notes.append(f"{lacking:,} of {counted(vertices.num_classes, 'class')} {do} not occur{question}")
     if facts.get("labels_are_split") and "split" in vertices.names:

@@ -3,7 +3,7 @@
 A member that is stored without compression is mapped where it lies, which checks nothing, so tasks compare its checksum
 first, a range each. A deflated member can only be read from its start: one task unpacks it into the work folder,
 because its compression forces that. Members of small archives are streamed by one task, which checks them on the way.
-Of some formats, tasks count what their ranges hold before they are read, as these can be read in no other way.
+For some formats, tasks first count the contents of their ranges, because the ranges cannot be read without the counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def prepared_source(writer: ArtifactWriter, source: Source, cluster: Cluster, fo
     """The same source, which tasks can share: archives are checked or unpacked, and ranges are surveyed.
 
     Args:
-        folder: what the names of the tasks begin with, if the artifact is made from several sources.
+        folder: beginning of the names of the tasks, if the artifact is made from several sources.
 
     Raises:
         InputError: an archive is damaged, or a file does not hold what it states.

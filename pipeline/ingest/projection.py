@@ -1,7 +1,7 @@
 """Projects the tasks, memory, disk and time of an ingest from a short calibration, before the ingest runs.
 
 :func:`gnnloom.pipeline.ingest.calibration.calibrate` reads and sorts a sample of the source. :func:`extrapolate` is a
-pure function of what that found. A projection that does not fit is refused with its figures.
+pure function of its results. A projection that does not fit is refused with its figures.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class IngestProjection:
         Raises:
             BudgetError: temporary files and output exceed the free disk.
         """
-        # The vertex data are stored when the temporary files are gone.
+        # The vertex data are stored after the temporary files are removed.
         needed = self.output_bytes + max(self.spill_bytes, self.vertex_bytes)
         if self.vertex_bytes > self.spill_bytes and needed > self.disk_free_bytes * DISK_SHARE:
             output, vertices, free = map(memory_text, (self.output_bytes, self.vertex_bytes, self.disk_free_bytes))
@@ -157,7 +157,7 @@ class IngestProjection:
             )
 
     def against(self, measured: Mapping[str, float]) -> dict[str, Any]:
-        """Every measured figure along with the projected one, by name; JSON."""
+        """Every measured figure with the projected figure, by name; JSON."""
         planned = self.to_json()
         return {name: {"planned": planned[name], "measured": value} for name, value in measured.items()}
 
@@ -224,7 +224,7 @@ def extrapolate(
         output += int(found.vertices * (8 + found.name_bytes))
     work = found.edges * found.scatter_seconds + entries * found.sort_seconds
     beyond_cache = max(0, spill + output - resources.cache_free)
-    # Work and writing overlap; what exceeds the page cache has to reach the disk before the ingest can go on.
+    # Work and writing overlap; data beyond the page cache have to reach the disk before the ingest can go on.
     seconds = max(work / resources.workers, beyond_cache / found.disk_rate)
     return IngestProjection(
         files=found.files,

@@ -213,7 +213,7 @@ def ingest_graph(
                 sorting = replace(options.sort, has_ticks=bool(unit))
                 matrix = sort_edges(writer, numbered or source, sorting, cluster)
             except UnequalWeightsError as error:
-                # Vertices are called what the source calls them.
+                # Vertices have the names that the source gives them.
                 first, second = [numbered.key(int(end)) for end in error.ends] if numbered else error.ends
                 raise UnequalWeightsError(first, second, *error.weights) from None
             keys = write_key_arrays(writer, numbered.table_path, options.codec, cluster) if numbered else []
@@ -271,7 +271,7 @@ def check_others(dataset: Dataset, key: str, parameters: Mapping[str, Any], *, a
         old = ["--artifact", f"graph/{others[0].key}"] if len(others) == 1 else []
         first = f"remove it with `{shell_command('gnnloom', 'catalog', 'rm', dataset.name, *old)}`"
         if is_of_content(new):
-            found_there = "of these files already, which have changed since"
+            found_there = "from these files already, and the files have changed since"
         else:
             found_there = f"already: {there}. This command makes another one ({in_words(new)})"
             if "files" not in new:

@@ -60,7 +60,7 @@ def noted(found: Mapping[str, Mapping[str, Any]], num_classes: int, class_names:
     """Facts for the manifest, which are rare: only what should be pointed out.
 
     Args:
-        found: what each task recorded, by its name, which begins with the array.
+        found: record of each task, by its name, which begins with the array.
         num_classes: one more than the highest class; 0 without labels.
         class_names: names of the classes, if they have some.
     """

@@ -27,6 +27,7 @@ from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import table_ranges
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import FormatError, InputError
 from gnnloom.storage.format.arrays import default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
@@ -36,10 +37,6 @@ from gnnloom.storage.wording import counted
 
 #: Chunks that are written and digested together.
 PIECE_CHUNKS = 4
-#: Pieces that one task writes, if tasks share an array.
-TASK_PIECES = 16
-#: Original ids that are read at a time: 8 MiB.
-_ID_BLOCK = 1 << 20
 #: Bytes of an id in a table, as a number.
 _ID_BYTES = 8
 
@@ -63,9 +60,9 @@ class VertexArrayTask(Task):
     compacted: Path | None
 
 
-def task_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+def task_rows(shape: tuple[int, ...], dtype: np.dtype[Any], scratch: Scratch) -> int:
     """Rows that one task writes, if tasks share an array: whole chunks, so no two tasks write to one."""
-    return TASK_PIECES * _piece_rows(shape, dtype)
+    return scratch.task_pieces * _piece_rows(shape, dtype)
 
 
 def _piece_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
@@ -79,7 +76,7 @@ class ArrayPlan:
     Attributes:
         array: name of the array.
         shape, dtype: of the whole array, as it is stored.
-        table: how rows get to their tasks, if they come from a table that names the vertices.
+        table: plan that routes rows to their tasks, if they come from a table that names the vertices.
         source: a :class:`~gnnloom.pipeline.sources.source.VertexSource` of other rows; None for plans that are counted.
         compacted: folder of the original ids, if the source's rows must be chosen by them.
         is_shared: whether tasks share the array.
@@ -97,7 +94,7 @@ class ArrayPlan:
     def tasks(self) -> Iterator[VertexArrayTask]:
         """The tasks that write the array."""
         num_rows, piece = self.shape[0], _piece_rows(self.shape, self.dtype)
-        step = task_rows(self.shape, self.dtype) if self.is_shared else max(1, num_rows)
+        step = task_rows(self.shape, self.dtype, self.writer.scratch) if self.is_shared else max(1, num_rows)
         source = self.table.routed if self.table is not None else self.source
         for start in range(0, max(1, num_rows), step):
             stop = min(start + step, num_rows)
@@ -151,7 +148,7 @@ def stated_vertex_phases(
         shape, kind, table = (num_vertices, *trailing), np.dtype(dtype), None
         if by_id:
             values = Column("value", VERTEX_ARRAYS[array].dtype.name, trailing)
-            buckets = VertexBuckets(num_vertices, task_rows(shape, kind), values, _ID_BYTES)
+            buckets = VertexBuckets(num_vertices, task_rows(shape, kind, BESIDE), values, _ID_BYTES)
             num_bytes = num_vertices * (_ID_BYTES + values.num_bytes)
             ranges = table_ranges(num_vertices, num_bytes)
             table = TablePlan(array, buckets, ranges, num_vertices, num_bytes, memory)
@@ -219,7 +216,7 @@ def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:
         end = int(ids_of.original_id(task.stop - 1, task.stop)[0]) + 1
     else:
         row, end = 0, task.source.num_vertices()
-    wanted = _AscendingIds(ids_of, task.start, task.stop)
+    wanted = _AscendingIds(ids_of, task.start, task.stop, task.writer.scratch.step_entries)
     for block in task.source.read_rows(task.array, row, end):
         # Both the rows and the original ids ascend, so one pass over each selects the rows.
         ids = wanted.below(row + len(block))
@@ -230,8 +227,9 @@ def _rows(task: VertexArrayTask, counts: RowCounts) -> Iterator[NDArray[Any]]:
 class _AscendingIds:
     """The original ids of vertices ``start`` to ``stop``, one block in memory at a time."""
 
-    def __init__(self, ids: SourceIds, start: int, stop: int) -> None:
-        self._blocks = (ids.original_id(first, min(first + _ID_BLOCK, stop)) for first in range(start, stop, _ID_BLOCK))
+    def __init__(self, ids: SourceIds, start: int, stop: int, step: int) -> None:
+        """Read ``step`` ids at a time."""
+        self._blocks = (ids.original_id(first, min(first + step, stop)) for first in range(start, stop, step))
         self._pending = np.empty(0, np.int64)
         self._path = ids.folder / "original_id"
 

@@ -1,7 +1,7 @@
 """Tells tables with a row per vertex from edges by their first rows, and proposes the command that stores the vertices.
 
 Edges repeat ids, and their two ends are of one kind. A table of vertices has an id per row, and its other columns have
-what is no id: fractions, dates, a few words. Where the first rows leave it open, both readings are shown.
+values that are not ids: fractions, dates, a few words. If the first rows are ambiguous, both readings are shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
 from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import find_ends, is_number, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import Stated, find_ends, is_number, names_ids, numbers_rows
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
@@ -93,7 +93,7 @@ class VertexReading:
         files: value of each option that names a file.
         others: the other options, each as a flag with its value.
         rows: whether each row may be an edge instead.
-        why: what the first rows show, for people; empty if nothing but names of columns decides.
+        why: evidence from the first rows, as text for users; empty if only the names of columns decide.
         has_edges: the file has edges as well.
         ends: options of ``gnnloom ingest`` that read each row as an edge; none if it cannot be one.
         before: a command that joins the parts of a table into a file for ``gnnloom features``; empty if the table is
@@ -129,7 +129,7 @@ class VertexReading:
         return ["gnnloom", "features", dataset, *given, *others]
 
     def stores(self, dataset: str) -> str:
-        """The command, and what joins the parts of the table before it, as a part of a sentence."""
+        """The command, and the command that joins the parts of the table before it, as a part of a sentence."""
         joins = f"{self.before} joins the parts, and " if self.before else ""
         return f"{joins}`{shell_command(*self.words(dataset))}` stores"
 
@@ -200,7 +200,7 @@ def check_tables(locations: Sequence[str], options: Mapping[str, Any]) -> None:
 
 
 def _headings(table: CellTable, tables: Sequence[CellTable], *, is_sure: bool) -> tuple[str, ...]:
-    """Names of a table's columns; none if its first line may be a row like the rows of these tables.
+    """Names of a table's columns; none if its first line may be a row of the table.
 
     Args:
         is_sure: the first line names the columns, if it has names.
@@ -301,8 +301,8 @@ def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, 
     if found and found[0].format == "pyg" and (left := unread_tensors([found[0].location])):
         have, are = ("has", "is") if len(left) == 1 else ("have", "are")
         note = (
-            f"{', '.join(left)} {have} a row per vertex and {are} not stored; save as x, y, train_mask, val_mask and"
-            " test_mask what should be"
+            f"{', '.join(left)} {have} a row per vertex and {are} not stored; to store them, save them as x, y,"
+            " train_mask, val_mask and test_mask"
         )
         return [note]
     reading = _other_reading(found, options)
@@ -350,12 +350,12 @@ def _opened(
     """A table, and the options that open it."""
     said = ("--decimal ,",) if decimal == "," else ()
     try:
-        table = open_table(location, columns, header, "feature", decimal=decimal or ".")
+        table = open_table(location, columns, Stated(header, decimal=decimal or "."), "feature")
     except InputError:
         # Nothing decides whether the first line is a header; in tables of vertices, it mostly is.
         if header is not None:
             raise
-        header, table = True, open_table(location, columns, True, "feature", decimal=decimal or ".")
+        header, table = True, open_table(location, columns, Stated(True, decimal=decimal or "."), "feature")
     return table, (*(() if header is None else ("--header" if header else "--no-header",)), *said)
 
 
@@ -480,7 +480,7 @@ def _array(file: SourceFile, member: str | None) -> StoredArray | None:
 
 
 def judge_rows(table: CellTable) -> tuple[Rows, str]:
-    """Whether each row of a table is an edge or a vertex, and what shows it, for people."""
+    """Meaning of each row of a table, edge or vertex, and the evidence, as text for users."""
     start = _first_column(table)
     names, width = list(table.names[start:]), table.width - start
     if width == 1:
@@ -510,7 +510,7 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
 
 
 def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *, is_named: bool) -> Rows:
-    """Which meaning of rows is more likely if the first column has each id once.
+    """The more likely meaning of rows if the first column has each id once.
 
     Args:
         cells: of the first columns.

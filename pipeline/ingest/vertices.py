@@ -203,7 +203,9 @@ def _array_plan(
     dtype = options.dtype(array)
     if isinstance(one, KeyedSource):
         values = Column("value", VERTEX_ARRAYS[array].dtype.name, shape[1:])
-        buckets = VertexBuckets(graph.num_vertices, task_rows(shape, dtype), values, id_bytes(graph))
+        scratch = writer.scratch
+        rows_of_task = task_rows(shape, dtype, scratch)
+        buckets = VertexBuckets(graph.num_vertices, rows_of_task, values, id_bytes(graph), scratch.bucket_bytes)
         rows = one.num_vertices()
         num_bytes = rows * (values.num_bytes + buckets.id_bytes)
         where = (writer, graph.folder, one)

@@ -1,1 +1,1 @@
-"""Makes links: pairs of vertices in splits, drawn from a graph, and the graph without held-out edges."""
+"""Makes links: pairs of vertices in splits, drawn or read from files, and the graph without held-out edges."""

@@ -72,7 +72,7 @@ def split_phase(
     routed = row_bytes(plans["train"].shuffle.columns)
     for block, nnz in enumerate(sizes.block_nnz):
         pairs = nnz // 2 if sizes.symmetric else nnz
-        needs = Needs(edges.read_bytes(sizes, block), routed * pairs, memory=edges.reading_bytes)
+        needs = Needs(edges.read_bytes(sizes, block), routed * pairs, memory=edges.reading_bytes(writer.scratch))
         splits = {split: (plan.shuffle, plan.lane(block)) for split, plan in plans.items()}
         tasks.append(SplitTask(writer, f"split/{block:05d}", needs, edges, tuple(thresholds), block, splits))
     return Phase("split edges", split_block, tasks, files=tuple(plan.files for plan in plans.values()))
@@ -89,7 +89,7 @@ def split_block(task: SplitTask) -> int:
     ends = [task.edges.words_of(threshold) for threshold in task.thresholds]
     with task.writer.task(task.name) as output, ExitStack() as opened:
         runs = {split: opened.enter_context(way.routed(output, lane)) for split, (way, lane) in task.splits.items()}
-        for found in task.edges.read(task.block):
+        for found in task.edges.read(task.block, task.writer.scratch):
             total, left_out = total + len(found.source), left_out + found.left_out
             if found.value is not None and task.edges.kind == CLASS:
                 classes = max(classes, 1 + int(found.value.max(initial=-1)))

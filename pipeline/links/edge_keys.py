@@ -1,6 +1,6 @@
-"""Keys of edges, by which they are chosen: random numbers, or times and random numbers; any task can compute them.
+"""Keys of edges, which decide their splits: random numbers, or times and random numbers; any task computes them.
 
-A key is one number of one or two words, the first of which weighs most. A random key is a word of 64 bits. A key by
+A key is a number of one or two words, most significant word first. A random key is a word of 64 bits. A key by
 time begins with a word that descends as times ascend, and ends with the random one, which orders edges of one time.
 """
 
@@ -24,6 +24,7 @@ from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.links import CLASS, NUMBER, PAIR, VALUE_DTYPES
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import TIME_BYTES
@@ -31,11 +32,9 @@ from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.ticks import date_of
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
-#: Entries of a block that are read at a time, unless a stored chunk has more.
-STEP_ENTRIES: Final = 1 << 20
 #: Bytes of an entry while the pairs of a block are read: row, column, weight, source, target, random word and a copy.
 _ENTRY_BYTES: Final = 64
-#: Bytes more for the edges of a relation: their positions.
+#: Further bytes for the edges of a relation: their positions.
 _POSITION_BYTES: Final = 8
 #: Bytes of a value on disk, at most, and of the values of an entry in memory: as read, chosen, compared and converted.
 _WORD_BYTES: Final = 8
@@ -83,7 +82,7 @@ class EdgeKeys:
         stream: key of the stream of random numbers.
         times: folder of the graph artifact that has the times of the edges, if keys begin with these; it may be another
             one with the same entries.
-        directions: what the two directions of an edge are to each other; a symmetric graph has none.
+        directions: relation between the two directions of an edge; a symmetric graph has none.
         relation: name of the relation, in a graph with types, whose own times the edges have.
         kind: kind of the values of the edges: their label as a ``class``, their weight as a ``number``, or none for
             ``pair``.
@@ -106,13 +105,12 @@ class EdgeKeys:
         """Bits of a key."""
         return sum(self.widths)
 
-    @property
-    def reading_bytes(self) -> int:
+    def reading_bytes(self, scratch: Scratch) -> int:
         """Bytes that a task holds while it reads the pairs of a block."""
         # By time, a word more, its copy, the time, and the column of another graph or, of a relation, the position.
         more = 32 if self.times is not None else _POSITION_BYTES if self.relation else 0
         more += 0 if self.kind == PAIR else _VALUE_BYTES
-        return RANGE_BYTES + (_ENTRY_BYTES + more) * STEP_ENTRIES
+        return RANGE_BYTES + (_ENTRY_BYTES + more) * scratch.step_entries
 
     def read_bytes(self, sizes: GraphSizes, block: int) -> int:
         """Bytes of a row block of the graph that is read with its keys."""
@@ -133,15 +131,15 @@ class EdgeKeys:
             words.append(key >> left & (1 << width) - 1)
         return tuple(words)
 
-    def read(self, block: int) -> Iterator[KeyedPairs]:
-        """The edges of a row block, by row and column, some at a time."""
+    def read(self, block: int, scratch: Scratch) -> Iterator[KeyedPairs]:
+        """The edges of a row block, by row and column, in steps of the sizes of ``scratch``."""
         matrix = open_matrix(self.path, self.relation)
         columns, weights, first = matrix.columns(block), matrix.weights(block), sum(matrix.block_nnz[:block])
         times = None if self.times is None else self._times_of(matrix, block)
         symmetric = isinstance(matrix, Graph) and (matrix.symmetric or self.directions is Directions.ONE_PAIR)
         has_loops, last = can_have_loops(matrix), -1
-        for span in row_ranges(matrix, block):
-            for start, stop in columns.ranges(STEP_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
+        for span in row_ranges(matrix, block, scratch.range_rows):
+            for start, stop in columns.ranges(scratch.step_entries, int(span.pointers[0]), int(span.pointers[-1])):
                 column = columns.read(start, stop)
                 count, left_out, source, target, chosen = _pairs(
                     span.first, span.pointers, start, column, symmetric, has_loops, last
@@ -267,7 +265,7 @@ class KeyedPairs:
         weight: (num_pairs,) weights, or None for a pattern.
         left_out: loops, and entries in the row and column of the one before, among the entries that were read for them.
         edge: (num_pairs,) int64 positions among the edges of the relation; None for a graph without types.
-        value: (num_pairs,) int64 classes or float32 numbers; None without.
+        value: (num_pairs,) int64 classes or float32 numbers; None if pairs have no values.
     """
 
     source: NDArray[np.int64]

@@ -35,8 +35,6 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
-#: Entries of a block that are read at a time, unless a stored chunk has more.
-STEP_ENTRIES: Final = 1 << 20
 #: Pairs that are looked up at a time, unless one row has more; bytes of each in a file, and in memory: row, column,
 #: list, number, place and entry, as read and sorted.
 LOOKED_UP: Final = 1 << 17
@@ -131,7 +129,8 @@ class AnswerTask(Task):
         graph: folder of the graph artifact.
         num_lists: lists of pairs.
         holds_out: as for :class:`LookupPlan`.
-        answered: where the entries of the pairs for training go, by their number, and the lane; None without such.
+        answered: shuffle of the entries of the pairs for training, by their number, and the lane; None if there are no
+            such pairs.
         memory: bytes that the worker may use.
         relation: name of the relation, in a graph with types.
         held: where the positions of the edges go that the pairs of a list hold out, and the lane, by code of the list.
@@ -256,7 +255,7 @@ def _looked_up(task: AnswerTask, graph: BlockMatrix, files: OpenFiles) -> Iterat
     asked, before = task.asked.rows(task.writer.work, files), sum(graph.block_nnz[: task.number])
     columns, weights = graph.columns(task.number), graph.weights(task.number)
     step = more_rows(LOOKED_UP, task.memory, task.needs.memory, _PAIR_BYTES)
-    for span in row_ranges(graph, task.number):
+    for span in row_ranges(graph, task.number, task.writer.scratch.range_rows):
         last = span.first + len(span.pointers) - 1
         for some in asked.steps(_FILED_BYTES * step, span.first, last) if last > span.first else ():
             if not some.num_rows:
@@ -269,7 +268,7 @@ def _looked_up(task: AnswerTask, graph: BlockMatrix, files: OpenFiles) -> Iterat
             entry = np.zeros(len(row), np.uint8 if weights is None else weights.dtype)
             is_edge = np.zeros(len(row), np.bool_)
             held = defaultdict[int, list[NDArray[np.int64]]](list)
-            for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
+            for begin, end in columns.ranges(task.writer.scratch.step_entries, int(pointers[0]), int(pointers[-1])):
                 place = np.full(len(row), -1, np.int64)
                 here = columns.read(begin, end)
                 find_columns(pointers, begin, here, offsets, column, place)
@@ -362,7 +361,7 @@ class LookupPlan:
         holds_out: pairs for validation and testing have no entries in the graph that the model reads.
         memory: bytes that a worker may use.
         weight: array that gets the entries of the pairs for training.
-        name: what follows the names of tasks and shuffles.
+        name: suffix of the names of tasks and shuffles.
         reverse: look for the reverses of the pairs.
         relation: name of the relation, in a graph with types, whose pairs hold out all parallel edges and need no
             entries.
@@ -467,7 +466,7 @@ class LookupPlan:
         tasks, sizes, entries = [], self.sizes, self.entries
         rows = [0, *np.cumsum(sizes.block_rows).tolist()]
         entry_bytes = 2 * sizes.entry_bytes + 1 + (_HELD_BYTES if self.held else 0)
-        memory = RANGE_BYTES + entry_bytes * STEP_ENTRIES + _PAIR_BYTES * LOOKED_UP
+        memory = RANGE_BYTES + entry_bytes * self.writer.scratch.step_entries + _PAIR_BYTES * LOOKED_UP
         for number, nnz in enumerate(sizes.block_nnz):
             num_bytes = sizes.entry_bytes * nnz + 8 * (sizes.block_rows[number] + 1)
             needs = Needs(num_bytes, 0, self._asked.opens((rows[number], rows[number + 1])), memory)

@@ -1,12 +1,12 @@
-"""Hard negatives: for each pair, those corruptions of one of its ends that look most like edges.
+"""Hard negatives: for each pair, the replacements of one of its ends that look most like edges.
 
 One end x of a pair stays. The vertices that may replace the other end are ranked three times: by resource allocation
 with x, by personalized PageRank from x, both in the message graph, whose edges count in both directions, and by the
-cosine of their features and the features of x. Equal scores share the best of their ranks; scores of 0, as which
-negative cosines count, rank after all others. The vertices with the lowest sums of ranks are taken; which of those with
-equal sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge, or is
-a pair of any split; of directed graphs, in the direction of the pair or, where links hold both directions of an edge
-out together, in either one.
+cosine of their features and the features of x. Equal scores share the best of their ranks. Negative cosines count as 0,
+and scores of 0 rank after all others. The vertices with the lowest sums of ranks are taken; which of those with equal
+sums is random, keyed by the pair. Neither end of the pair is taken, nor a vertex with which x has an edge, or is a pair
+of any split; of directed graphs, in the direction of the pair or, where links hold both directions of an edge out
+together, in either one.
 
 In a relation between two types, an end is replaced by vertices of its own type. The neighbors of a source are targets,
 so resource allocation takes one step more: each source divides its allocation among its targets (Zhou, Ren, Medo,

@@ -149,7 +149,7 @@ def _draw(
     (graph, of_graph), (message, of_message) = paths
     matrix = message_matrix(dataset, links)
     sizes = GraphSizes.of(matrix) if isinstance(matrix, Graph) else GraphSizes.of_relation(matrix)
-    # What is scored is known once it is written; the neighbors are the same.
+    # The pairs to score are known once they are written; the neighbors are the same.
     plan = neighbors_plan(writer, links, message, of_message, sizes, {})
     copying, hard = hard_phases(links, vertices, options, writer, plan.neighbors, (graph, of_graph))
     check_memory([copying, hard], cluster)

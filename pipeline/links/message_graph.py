@@ -28,6 +28,7 @@ from gnnloom.pipeline.tasks.phase import Needs, Phase, Task
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
@@ -36,8 +37,6 @@ from gnnloom.storage.kernels import count_at_most, count_below
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
-#: Entries of a block that are read at a time, unless a stored chunk has more.
-STEP_ENTRIES: Final = 1 << 20
 #: Held-out entries that are in memory at a time, unless one row has more; bytes of each in a file, row and column; and
 #: bytes of memory: both as read, by row and by column, and the order.
 HELD_ENTRIES: Final = 3 << 16
@@ -141,14 +140,14 @@ def _kept(task: MessageBlockTask, graph: Graph, files: OpenFiles) -> Iterator[_K
     held_out = task.entries.rows(task.writer.work, files)
     columns, weights = graph.columns(task.number), graph.weights(task.number)
     step = more_rows(HELD_ENTRIES, task.memory, task.needs.memory, _HELD_BYTES)
-    for span in row_ranges(graph, task.number):
+    for span in row_ranges(graph, task.number, task.writer.scratch.range_rows):
         last = span.first + len(span.pointers) - 1
         for held in held_out.steps(_FILED_BYTES * step, span.first, last) if last > span.first else ():
             _check_memory(task, held)
             offsets, column = _by_row(held, graph.num_vertices)
             first, stop = held.positions
             pointers = span.pointers[first - span.first : stop - span.first + 1]
-            for begin, end in columns.ranges(STEP_ENTRIES, int(pointers[0]), int(pointers[-1])):
+            for begin, end in columns.ranges(task.writer.scratch.step_entries, int(pointers[0]), int(pointers[-1])):
                 found, place = columns.read(begin, end), np.full(len(column), -1, np.int64)
                 find_columns(pointers, begin, found, offsets, column, place)
                 removed = distinct(place[place >= 0])
@@ -184,10 +183,10 @@ def more_rows(rows: int, memory: int, planned: int, row_bytes: int) -> int:
     return min(8 * rows, rows + max(0, working_memory(memory) - planned) // row_bytes)
 
 
-def block_memory(num_rows: int, entry_bytes: int) -> int:
+def block_memory(num_rows: int, entry_bytes: int, scratch: Scratch) -> int:
     """Bytes that a task holds to write a block of ``num_rows`` rows with few held-out entries each."""
     # Entries as read and as kept, and whether they are.
-    entries = (2 * entry_bytes + 1) * STEP_ENTRIES
+    entries = (2 * entry_bytes + 1) * scratch.step_entries
     return _ROW_BYTES * num_rows + RANGE_BYTES + entries + _HELD_BYTES * HELD_ENTRIES + WRITING_BYTES
 
 
@@ -331,7 +330,8 @@ class MessagePlan:
             own = entries * nnz // max(1, self.sizes.nnz)
             pointers = 8 * (stop - first + 1)
             read, written = entry_bytes * nnz + pointers, entry_bytes * (nnz - own) + pointers
-            opens, memory = plan.opens((first, stop)), block_memory(stop - first, entry_bytes)
+            opens = plan.opens((first, stop))
+            memory = block_memory(stop - first, entry_bytes, self.writer.scratch)
             needs = Needs(read + 16 * own, written, opens, memory)
             how = self.graph, number, plan.shuffle, self.memory
             tasks.append(MessageBlockTask(self.writer, block_path(number), needs, *how))

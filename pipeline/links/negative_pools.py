@@ -1,8 +1,8 @@
-"""Pools of negatives: pairs that are no edges of a graph, each equally likely, drawn without listing all of them.
+"""Pools of negatives: pairs that are not edges of a graph, each equally likely, drawn without a list of all pairs.
 
-The pairs of different vertices that are no edges are numbered by target, and then by source; W is their count. Of a
-relation between two types, these are pairs of any source and any target. Pair k of a pool of M has the number
-floor((k + U) W / M), where U is number k, uniform in [0, 1), of a stream of random numbers. So the expected number of
+The pairs of different vertices that are not edges are numbered by target, and then by source; W is their count. In a
+relation between two types, these are pairs of any source and any target. Pair k of a pool of M has the number floor((k
++ U) W / M), where U is number k, uniform in [0, 1), of a stream of random numbers. So the expected number of
 occurrences of every such pair is M / W, and the pool is ordered by k. A row block that knows the number of pairs before
 its rows finds its range of the pool in one pass over its entries, also if nearly all pairs are edges.
 """
@@ -31,6 +31,7 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
@@ -40,16 +41,12 @@ from gnnloom.storage.wording import counted
 
 #: Splits that have a pool.
 POOLED_SPLITS: Final = ("valid", "test")
-#: Entries of a block that are read at a time, unless a stored chunk has more.
-STEP_ENTRIES: Final = 1 << 20
-#: Pairs that are drawn at a time.
-STEP_PAIRS: Final = 1 << 18
 #: Bytes of a pair, source and target.
 _PAIR_BYTES: Final = 16
 #: Limits of :func:`_number`: of the pairs of a pool, and of the vertices.
 _MOST_PAIRS: Final = 1 << 32
 _MOST_VERTICES: Final = 3_037_000_499
-#: What a cursor holds: row of the range, position of the next entry, non-edges before the row, whether the row has had
+#: Fields of a cursor: row of the range, position of the next entry, non-edges before the row, whether the row has had
 #: its loop or can have none, number of the next pair in the pool, the end of the pool, different columns of the
 #: row's entries before the next one, and the last such column.
 _ROW, _ENTRY, _BEFORE, _LOOP, _NEXT, _STOP, _SEEN, _LAST = range(8)
@@ -65,7 +62,7 @@ class Pool:
         split: that its pairs are negatives for.
         stream: key of its stream of random numbers.
         num_pairs: its pairs.
-        non_edges: pairs of different vertices that are no edges.
+        non_edges: pairs of different vertices that are not edges.
     """
 
     split: str
@@ -89,7 +86,7 @@ class PoolTask(Task):
     Attributes:
         graph: folder of the graph artifact.
         relation: name of the relation, in a graph with types.
-        before: pairs of targets before the block that are no edges.
+        before: pairs of targets before the block that are not edges.
         draws: each pool, the range of its pairs, where they go, and the lane of the task.
     """
 
@@ -112,7 +109,7 @@ def count_loops(task: LoopTask) -> int:
     """Record how many entries of a block leave no pair out; returns the number of its edges."""
     total, left_out = 0, 0
     with task.writer.task(task.name) as output:
-        for found in task.edges.read(task.block):
+        for found in task.edges.read(task.block, task.writer.scratch):
             total, left_out = total + len(found.source), left_out + found.left_out
         output.facts["loops"] = left_out
     return total
@@ -126,7 +123,7 @@ def loop_phase(writer: ArtifactWriter, graph: Path, sizes: GraphSizes, relation:
     """
     edges, tasks = EdgeKeys(graph, 0, relation=relation), []
     for block, (rows, nnz) in enumerate(zip(sizes.block_rows, sizes.block_nnz, strict=True)):
-        needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), memory=edges.reading_bytes)
+        needs = Needs(sizes.entry_bytes * nnz + 8 * (rows + 1), memory=edges.reading_bytes(writer.scratch))
         tasks.append(LoopTask(writer, f"loops/{block:05d}", needs, edges, block))
     return Phase("count loops", count_loops, tasks, files=(WorkFiles(),))
 
@@ -139,13 +136,14 @@ def draw_pools(task: PoolTask) -> int:
         matrix = open_matrix(task.graph, task.relation)
         has_loops = can_have_loops(matrix)
         cursors = [_cursor(task.before, pairs, has_loops=has_loops) for _, pairs, _, _ in task.draws]
-        source, target = np.empty(STEP_PAIRS, np.int64), np.empty(STEP_PAIRS, np.int64)
-        for entries in _entries(matrix, task.block) if total else ():
+        most = max(1, task.writer.scratch.step_entries // 4)
+        source, target = np.empty(most, np.int64), np.empty(most, np.int64)
+        for entries in _entries(matrix, task.block, task.writer.scratch) if total else ():
             for (pool, *_), cursor, out in zip(task.draws, cursors, runs, strict=True):
                 if entries.start == entries.pointers[0]:
                     cursor[_ROW] = 0
-                count = STEP_PAIRS
-                while count == STEP_PAIRS:
+                count = most
+                while count == most:
                     count = _draw(
                         cursor,
                         np.uint64(pool.stream),
@@ -182,18 +180,18 @@ class _Entries:
     columns: NDArray[Any]
 
 
-def _entries(matrix: BlockMatrix, block: int) -> Iterator[_Entries]:
-    """All entries of a block; a range of rows without entries is there as well."""
+def _entries(matrix: BlockMatrix, block: int, scratch: Scratch) -> Iterator[_Entries]:
+    """All entries of a block, in steps of the sizes of ``scratch``; includes ranges of rows without entries."""
     columns = matrix.columns(block)
-    for span in row_ranges(matrix, block):
+    for span in row_ranges(matrix, block, scratch.range_rows):
         first, last = int(span.pointers[0]), int(span.pointers[-1])
-        for start, stop in [*columns.ranges(STEP_ENTRIES, first, last)] or [(first, first)]:
+        for start, stop in [*columns.ranges(scratch.step_entries, first, last)] or [(first, first)]:
             yield _Entries(span.first, span.pointers, start, columns.read(start, stop))
 
 
 @njit(cache=True, nogil=True)
 def _number(stream: np.uint64, k: int, num_pairs: int, non_edges: int) -> int:
-    """Number of pair k of a pool among all pairs that are no edges."""
+    """Number of pair k of a pool among all pairs that are not edges."""
     size, total, place = np.uint64(num_pairs), np.uint64(non_edges), np.uint64(k)
     # U W, rounded down: the upper half of the product of W and the 64 bits of U, which has 128 bits.
     random = mix(stream + place * GOLDEN)
@@ -363,7 +361,8 @@ class PoolPlan:
         if not self.pools:
             return []
         tasks = []
-        memory = RANGE_BYTES + self.sizes.entry_bytes * STEP_ENTRIES + 2 * _PAIR_BYTES * STEP_PAIRS
+        step = self.writer.scratch.step_entries
+        memory = RANGE_BYTES + self.sizes.entry_bytes * step + _PAIR_BYTES * step // 2
         ends = {pool.split: [pool.below(number) for number in self.before] for pool in self.pools}
         for block, (rows, nnz) in enumerate(zip(self.sizes.block_rows, self.sizes.block_nnz, strict=True)):
             draws = []

@@ -1,4 +1,4 @@
-"""The options of links: those that are drawn from a graph, and those that files give."""
+"""The options of links that are drawn from a graph, and of links that files give."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANDOM, TIME = "random", "time"
 VALUES: Final = (CLASS, NUMBER)
 #: One more than the largest class: values of files are read as float32, which has all integers up to 2^24.
 MOST_CLASS: Final = 1 << 24
-#: What links do with the two directions of an edge of a directed graph.
+#: Choices for the two directions of an edge of a directed graph.
 RECIPROCAL_TOGETHER, RECIPROCAL_APART = "together", "apart"
 
 _reciprocal = partial(

@@ -53,8 +53,8 @@ class LinkProjection:
         key: key of the links.
         message_graph: key of the graph without held-out edges.
         is_done: both exist, so nothing will run.
-        pairs: pairs of all splits, about: loops are not known to be none.
-        tasks: independent tasks, about: how often keys are counted depends on them.
+        pairs: approximate number of pairs of all splits: the number of loops is not known.
+        tasks: approximate number of independent tasks: the number of rounds that count keys depends on the keys.
         workers: tasks at a time.
         peak_memory: bytes of the largest worker process, at the most.
         temporary_bytes: bytes of temporary files at their peak.
@@ -136,7 +136,7 @@ def project_links(dataset: Dataset, graph: Graph, options: DrawOptions, workers:
         times_of(dataset, graph, options)
     sizes = GraphSizes.of(graph)
     phases = link_phases(sizes, options, memory, copied_arrays(graph), has_times=options.by_time)
-    # What the graph without held-out edges has at most.
+    # Upper bounds of the graph without held-out edges.
     kept = sizes.without_times()
     scores = options.negatives > 0
     return LinkProjection.of(
@@ -211,13 +211,13 @@ def _matrices_of(dataset: Dataset, links: Links) -> list[Graph | Relation]:
 
 
 def num_edges(sizes: GraphSizes) -> int:
-    """Edges of a graph, about: as if every vertex had a loop, as ingest adds them."""
+    """Approximate number of edges of a graph, as if every vertex had a loop, which ingest adds."""
     entries = max(0, sizes.nnz - sizes.num_vertices)
     return entries // 2 if sizes.symmetric else entries
 
 
 def without_links(sizes: GraphSizes, options: DrawOptions) -> GraphSizes:
-    """The sizes of the graph without held-out edges, about.
+    """Approximate sizes of the graph without held-out edges.
 
     Raises:
         InputError: a split gets no pair.

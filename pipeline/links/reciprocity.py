@@ -2,8 +2,8 @@
 
 A pass over the row blocks finds it without a sort. Both directions of an edge have the same random number. The sum of
 the numbers, negative for edges whose source is the larger vertex, is zero modulo 2^64 if every edge has its reverse,
-and otherwise with a probability of 2^-64 only. The share of the edges that have their reverse is that among the edges
-with the smallest numbers: of all edges if they are few, otherwise of about 2^18, with a standard error of 0.1 %.
+and otherwise with a probability of 2^-64 only. The share of the edges that have their reverse is taken from the edges
+with the smallest numbers: all edges if they are few, otherwise about 2^18 edges, with a standard error of 0.1 %.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def reverse_plan(writer: ArtifactWriter, edges: EdgeKeys, sizes: GraphSizes) -> 
     for block, nnz in enumerate(sizes.block_nnz):
         routed = 8 * min(nnz, _SAMPLED * nnz // max(1, sizes.nnz))
         # Numbers of the weights and of the times in addition to what is read.
-        needs = Needs(edges.read_bytes(sizes, block), routed, memory=2 * edges.reading_bytes)
+        needs = Needs(edges.read_bytes(sizes, block), routed, memory=2 * edges.reading_bytes(writer.scratch))
         how = edges, block, limit, plan.shuffle, plan.lane(block)
         tasks.append(ReverseTask(writer, f"reverse/{block:05d}", needs, *how))
     return Phase("edges and their reverses", sum_numbers, tasks, files=(plan.files,)), plan
@@ -107,7 +107,7 @@ def sum_numbers(task: ReverseTask) -> int:
     """Sum the random numbers of a block's edges, and route the smallest; returns how many edges it has."""
     edges, sums, stream = 0, dict.fromkeys(_SUMS, 0), np.uint64(task.edges.stream)
     with task.writer.task(task.name) as output, task.sampled.routed(output, task.lane) as out:
-        for found in task.edges.read(task.block):
+        for found in task.edges.read(task.block, task.writer.scratch):
             edges += len(found.source)
             number, is_forward = found.words[-1], found.source < found.target
             parts = {"pattern": number}
@@ -179,7 +179,7 @@ def choose_directions(found: Reciprocity | None, reciprocal: str | None, *, by_t
         return Directions.APART
     if found.same_weights and (found.same_times or not by_time):
         LOGGER.warning(
-            "every edge is there in both directions: links hold both out together, as of the same graph stored with"
+            "every edge is there in both directions: links hold both out together, as for the same graph stored with"
             " --undirected; --reciprocal apart holds each direction out by itself"
         )
         return Directions.ONE_PAIR

@@ -1,4 +1,4 @@
-"""The stage that draws links from a graph: pairs by split, and the graph without those that are held out."""
+"""The stage that draws links from a graph: pairs by split, and the graph without the held-out edges."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WrittenPairs:
         tasks: names of the tasks that wrote the arrays.
         num_pairs: pairs of each split.
         facts: facts of the manifest about them.
-        directions: what the two directions of an edge of a directed graph are to each other.
+        directions: relation between the two directions of an edge of a directed graph.
     """
 
     tasks: Sequence[str]
@@ -61,10 +61,10 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
     """Draw links from a graph, or find them; resumes what an earlier run left.
 
     An edge's key is a random number that depends on the seed and on its ends. The edges with the smallest keys are the
-    test pairs, those with the next ones the valid pairs and, if the pairs for training are disjoint from the graph that
-    the model reads, these. So the splits have the same pairs whatever the number of workers, and equal splits of a
-    graph and of the same one with more edges have most pairs in common. By time, the latest edges have the smallest
-    keys, which begin with the time.
+    test pairs, and the edges with the next keys the valid pairs, followed by the training pairs if these are disjoint
+    from the graph that the model reads. So the splits do not depend on the number of workers, and if edges are added to
+    a graph, equal splits keep most of their pairs. By time, the latest edges have the smallest keys, which begin with
+    the time.
 
     If every edge of a directed graph has its reverse, both directions are one pair, as in a symmetric graph.
 
@@ -175,7 +175,7 @@ def known_edges(
     """The graph whose edges are never drawn as negatives: with the reverses, if both directions are held out together.
 
     Args:
-        found: what is known of the reverses; None if directions are apart.
+        found: facts about the reverses; None if directions are apart.
 
     Raises:
         BudgetError: the memory per worker is too small.
@@ -264,7 +264,7 @@ def publish(
 ) -> Links:
     """Make the graph without the held-out pairs, and publish it and then the links.
 
-    In this order, so that links whose graph was never made do not exist.
+    The order ensures that links do not exist without their graph.
     """
     arrays = written_arrays(writer, written.tasks)
     held_out = held_out_splits(train=written.facts["train_held_out"])
@@ -383,7 +383,7 @@ def make_message_graph(
     Args:
         links: folder of the links, which need not be published.
         pairs: the arrays of pairs that are held out.
-        directions: what the two directions of an edge of a directed graph are to each other.
+        directions: relation between the two directions of an edge of a directed graph.
 
     Raises:
         BudgetError: the memory per worker is too small.

@@ -1,9 +1,9 @@
-"""Thresholds: the keys below which exactly so many edges lie, found without sorting any.
+"""Thresholds: keys with exactly a given number of edges at or below them, found without a sort.
 
-A round counts the keys that agree with a threshold in the bits that are known, by their next 16 bits; the counts say
-which 16 bits the threshold has. A round leaves about one edge in 2^16, and the last one is that which leaves one edge
-or none: mostly two for up to 2^28 edges, and three for up to 2^44. Each is a pass over the graph, of one task for each
-row block. By time, the first rounds find the time, and others follow if the threshold is among edges of one time.
+A round counts the keys that agree with a threshold in the known bits, by their next 16 bits; the counts give the next
+16 bits of the threshold. A round leaves about one edge in 2^16, and the last round leaves at most one edge: mostly two
+rounds for up to 2^28 edges, and three for up to 2^44. Each round is a pass over the graph, with one task for each row
+block. By time, the first rounds find the time, and others follow if the threshold is among edges of one time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Search:
         key_bits: bits of a key.
         prefix: its first bits.
         below: edges whose keys begin with lower ones.
-        bits: how many bits are known; after the last round, all.
+        bits: number of known bits; after the last round, all.
     """
 
     rank: int
@@ -81,7 +81,7 @@ class CountTask(Task):
     Attributes:
         edges: of the graph.
         prefixes: known bits of the thresholds, all different.
-        bits: how many bits are known.
+        bits: number of known bits.
         counts: the edges by threshold and next bits.
         lane: where the task writes them.
     """
@@ -108,7 +108,7 @@ def round_plan(
             Needs(
                 reads=edges.read_bytes(sizes, block),
                 writes=16 * min(nnz, len(prefixes) * _CELLS),
-                memory=edges.reading_bytes + 32 * len(prefixes) * _CELLS,
+                memory=edges.reading_bytes(writer.scratch) + 32 * len(prefixes) * _CELLS,
             ),
             edges,
             tuple(prefixes),
@@ -130,7 +130,7 @@ def count_keys(task: CountTask) -> int:
     while end <= task.bits:
         word, end = word + 1, end + task.edges.widths[word + 1]
     shift = np.uint64(end - task.bits - ROUND_BITS)
-    for found in task.edges.read(task.block):
+    for found in task.edges.read(task.block, task.writer.scratch):
         total += len(found.source)
         begin = found.words[word] >> shift
         for place, prefix in enumerate(task.prefixes):

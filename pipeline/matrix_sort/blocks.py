@@ -30,6 +30,7 @@ from gnnloom.pipeline.shuffle.shuffle import Shuffle
 from gnnloom.pipeline.tasks.memory import MIB, WRITING_BYTES, rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.block_matrix import BlockWriter, block_path
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
@@ -55,7 +56,7 @@ class MatrixForm:
         codec: compression of the arrays.
         value_bytes: bytes of a value: a weight, or a time; 0 if there are none.
         has_ticks: times are whole numbers, and are stored as these.
-        compares_directions: find out whether the matrix equals its transpose, apart from the diagonal.
+        compares_directions: determine whether the matrix equals its transpose, apart from the diagonal.
         keeps: equal edges are entries of their own, in the order of the source.
         values: name of the array of values; empty for ``data``, or ``time``.
     """
@@ -90,7 +91,7 @@ class UnequalWeightsError(InputError):
     """The two directions of an undirected edge have different weights.
 
     Attributes:
-        ends: source and target of an edge of the source, as a message calls them.
+        ends: names of the source and target of an edge, for messages.
         weights: the weight of the edge, and the weight of the edge from the target to the source.
     """
 
@@ -112,9 +113,9 @@ def block_rows_limit(memory: int) -> int:
     return rows_that_fit(memory, ROW_MEMORY, WRITING_BYTES + 8 * MIB)
 
 
-def block_capacity(num_rows: int, memory: int, form: MatrixForm) -> int:
+def block_capacity(num_rows: int, memory: int, form: MatrixForm, scratch: Scratch) -> int:
     """Entries of a block that are sorted at a time."""
-    return rows_that_fit(memory, form.sort_bytes, WRITING_BYTES + ROW_MEMORY * num_rows)
+    return scratch.sorted_entries or rows_that_fit(memory, form.sort_bytes, WRITING_BYTES + ROW_MEMORY * num_rows)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class BlockTask(Task):
         units: first and last (exclusive) unit of rows.
         entries: of the block in the spill files.
         memory: bytes that the worker may use.
-        folder: what the paths of the matrix's arrays begin with.
+        folder: beginning of the paths of the matrix's arrays.
     """
 
     number: int
@@ -139,12 +140,12 @@ class BlockTask(Task):
 
 
 def make_block(task: BlockTask) -> Done:
-    """Sort, merge and store one row block; returns the number of entries that it was made of.
+    """Sort, merge and store one row block; returns the number of sorted entries.
 
     Raises:
         BudgetError: the block's row pointers alone do not fit in memory.
         DamagedWorkError: a spill file is damaged.
-        UnequalWeightsError: the two directions of an undirected edge have different weights, and nothing says how to
+        UnequalWeightsError: the two directions of an undirected edge have different weights, and no option says how to
             merge them.
     """
     first_row, stop_row = task.form.rows_of(task.units)
@@ -181,7 +182,7 @@ def _write_matrix(task: BlockTask, rows: Span, root: Path, output: TaskOutput) -
     """Sort the entries of a block and write it below another folder; records its arrays and the merged edges."""
     form, first_row, num_rows = task.form, rows[0], rows[1] - rows[0]
     # Entries per sort: the number that the memory allows, at most the entries of the block.
-    capacity = min(block_capacity(num_rows, task.memory, form), max(1, task.entries))
+    capacity = min(block_capacity(num_rows, task.memory, form, task.writer.scratch), max(1, task.entries))
     room, dtype = capacity + (num_rows if form.add_loops else 0), index_dtype(form.keys.num_columns)
     sorter = KeySorter(
         task.writer.work / "split",
@@ -344,7 +345,7 @@ class DegreeTask(Task):
     Attributes:
         vertices: first and last (exclusive) vertex.
         blocks: number, first row and last (exclusive) row of the blocks that have these vertices.
-        folder: what the paths of the matrix's arrays begin with.
+        folder: beginning of the paths of the matrix's arrays.
     """
 
     vertices: Span

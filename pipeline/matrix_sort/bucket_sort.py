@@ -1,7 +1,7 @@
 """The external two-pass bucket sort: from edges in any order to a stored matrix, in bounded memory.
 
-:mod:`gnnloom.pipeline.matrix_sort.sort_plan` has the phases. How many files are merged depends on what pass 1 finds,
-and which blocks are made on what the merged files hold, so these run first. The bytes depend on the edges only.
+:mod:`gnnloom.pipeline.matrix_sort.sort_plan` has the phases. The number of merged files depends on the results of pass
+1, and the blocks depend on the contents of the merged files, so these run first. The bytes depend on the edges only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def sort_edges(
         options: how they become a matrix.
         cluster: where the tasks run.
         shape: rows and columns of the matrix, if these are numbered apart; the ids of the source are below them.
-        folder: what the paths of the matrix's arrays begin with: empty, or ending in a slash.
+        folder: beginning of the paths of the matrix's arrays: empty, or ending in a slash.
 
     Raises:
         InputError: the source cannot be read, has no edges or ids out of range, or has far fewer edges than ids.
@@ -62,7 +62,7 @@ def sort_edges(
     started, path = time.perf_counter(), writer.work / folder / "sort.json"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What is not known before pass 1 is only counted.
+        # Facts that are unknown before pass 1 are only counted.
         rows, columns = shape or (1, None)
         unknown = SortSizes(rows, 0, 0, options.undirected, value_bytes=0, other_columns=columns)
         _found(SortPlan(unknown, options, cluster.memory, (), writer, source, folder), cluster).save(path)
@@ -80,7 +80,7 @@ def sort_edges(
 
 
 def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
-    """Run pass 1 and the merges of its files; returns what they found."""
+    """Run pass 1 and the merges of its files; returns their results."""
     # The records are enough to plan the merges. After a kill, files may be missing because they have been merged.
     if missing_tasks(plan.scatter, plan.writer):
         run([plan.scatter], cluster, plan.writer)
@@ -106,10 +106,10 @@ def _found(plan: SortPlan, cluster: Cluster) -> SortSizes:
         min_id=min((low for fact in facts if (low := fact.get("min_id")) is not None), default=0),
     )
     merged = replace(plan, sizes=sizes)
-    # The merges do not depend on the blocks, which this process cuts by what few merged files say, not all files.
+    # The merges do not depend on the blocks, which this process cuts by the few merged files rather than by all files.
     run([merged.scatter, *merged.spilled.merges("merge")], cluster, plan.writer)
     add_loops = plan.options.self_loops == "add"
-    units, block_entries = cut_blocks(_unit_entries(merged), sizes.shift, add_loops=add_loops)
+    units, block_entries = cut_blocks(_unit_entries(merged), sizes.shift, plan.writer.scratch, add_loops=add_loops)
     return replace(sizes, block_units=units, block_entries=block_entries)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from gnnloom.pipeline.matrix_sort.bucket_sort import SortedMatrix, sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
 from gnnloom.pipeline.matrix_sort.transpose import entry_rows, nonzero_ranges
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import repairing
 from gnnloom.storage.artifacts.typed.reverses import Reverses
@@ -38,10 +38,12 @@ class ReversedEdges:
     Attributes:
         path: folder of the graph artifact.
         name: name of the relation.
+        chunk_edges: edges that are read at a time.
     """
 
     path: Path
     name: str
+    chunk_edges: int
 
     def identity(self) -> dict[str, Any]:
         return {"reverse": self.name}
@@ -51,15 +53,15 @@ class ReversedEdges:
 
     def ranges(self) -> Sequence[SourceRange]:
         """Ranges of the nonzeros of each block."""
-        return nonzero_ranges(self._relation())
+        return nonzero_ranges(self._relation(), self.chunk_edges)
 
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         """Read one range."""
         relation, block = self._relation(), source_range.file
         first = list(accumulate(relation.block_nnz, initial=0))[block]
         indptr, indices = relation.pointers(block), relation.columns(block)
-        for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
-            stop = min(start + CHUNK_EDGES, source_range.stop)
+        for start in range(source_range.start, source_range.stop, self.chunk_edges):
+            stop = min(start + self.chunk_edges, source_range.stop)
             rows = entry_rows(indptr, start, stop) + relation.block_rows[block]
             number = np.arange(first + start, first + stop, dtype=np.int64)
             if isinstance(relation, KeptEdges):
@@ -110,5 +112,6 @@ def reverses_key(graph: str, origin: str | None = None) -> str:
 def _sort(writer: ArtifactWriter, graph: TypedGraph, relation: Relation, cluster: Cluster) -> SortedMatrix:
     # Numbers of edges travel as times do.
     options = SortOptions(self_loops="keep", merge="keep", has_ticks=True, values=POSITION)
-    edges, shape = ReversedEdges(graph.artifact.path, relation.name), (relation.num_columns, relation.num_rows)
+    edges = ReversedEdges(graph.artifact.path, relation.name, writer.scratch.read_edges)
+    shape = relation.num_columns, relation.num_rows
     return sort_edges(writer, edges, options, cluster, shape, relation_folder(reverse_name(relation.name)))

@@ -16,12 +16,10 @@ from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import WEIGHT_BYTES
 from gnnloom.storage.meters import Done
-
-#: Maximum number of entries in a spill file (32 to 96 MiB). Larger files would make neither pass faster.
-MAX_SPILL_ENTRIES = 1 << 23
 
 #: Bytes of the ids of an edge.
 _IDS_BYTES = 16
@@ -108,7 +106,7 @@ def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
     group: list[EdgeChunk] = []
     edges = 0
     for whole in task.source.read(task.range):
-        limit = spill_edges(task.memory, task.undirected, whole.value_bytes)
+        limit = spill_edges(task.memory, task.undirected, whole.value_bytes, task.writer.scratch)
         for start in range(0, len(whole.source), limit):
             chunk = _normalized(whole, start, start + limit)
             # A group ends before the chunk that would exceed the limit, so that its buffers fit in memory at once.
@@ -121,16 +119,17 @@ def _gathered(task: ScatterRangeTask) -> Iterator[list[EdgeChunk]]:
         yield group
 
 
-def spill_edges(memory: int, undirected: bool, value_bytes: int) -> int:
+def spill_edges(memory: int, undirected: bool, value_bytes: int, scratch: Scratch) -> int:
     """Edges of a spill file, on a worker that may use ``memory`` bytes."""
-    most = MAX_SPILL_ENTRIES // (2 if undirected else 1)
+    most = scratch.spill_entries // (2 if undirected else 1)
     return min(gathered_memory(memory) // _edge_bytes(undirected, value_bytes), most)
 
 
-def scatter_memory(edges: int, memory: int, undirected: bool, value_bytes: int) -> int:
+def scatter_memory(edges: int, memory: int, undirected: bool, value_bytes: int, scratch: Scratch) -> int:
     """Bytes that a task holds that scatters ``edges`` edges: a spill file, a chunk, and pages of a mapped source."""
     # Such pages count as the worker's own until the range is done.
-    held, mapped = min(edges, spill_edges(memory, undirected, value_bytes)), min(edges, MAX_SPILL_ENTRIES)
+    held = min(edges, spill_edges(memory, undirected, value_bytes, scratch))
+    mapped = min(edges, scratch.spill_entries)
     chunk = (_IDS_BYTES + max(WEIGHT_BYTES, value_bytes)) * min(edges, CHUNK_EDGES)
     return held * _edge_bytes(undirected, value_bytes) + chunk + 16 * mapped
 

@@ -1,4 +1,4 @@
-"""The plan of a bucket sort, with what pass 1 found, or with sizes that are stated of edges that nobody has read.
+"""The plan of a bucket sort, from the results of pass 1, or from stated sizes of edges that were not read.
 
 Pass 1 reads every range of the source once and scatters its entries by row into spill files
 (:mod:`gnnloom.pipeline.matrix_sort.scatter`). If these are many, they are merged
@@ -46,17 +46,10 @@ from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.storage.artifacts.block_matrix import block_path
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ranges import Span
-
-#: Maximum number of entries (including added self loops) of a row block, unless a single unit has more. Sorting them
-#: takes 128 MiB (224 MiB with weights), so a worker with the default memory sorts a block at once. Part of the format.
-BLOCK_ENTRIES = 1 << 23
-
-#: Maximum number of rows of a row block, unless a single unit has more: at ``blocks.ROW_MEMORY`` bytes each, they take
-#: 192 MiB. Part of the format.
-BLOCK_ROWS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -68,10 +61,10 @@ class SortOptions:
         self_loops: ``add`` one to every row, ``keep`` the source's self-loops, or ``remove`` them.
         merge: how the weights or times of equal edges are merged: ``sum``, ``min``, ``max`` or ``first``. With None,
             they are summed, and the two directions of an undirected edge must have equal sums: they are one edge. With
-            ``keep``, equal edges stay apart, which only directed ones may, without loops that are added.
+            ``keep``, equal edges stay apart, which requires directed edges and no added loops.
         codec: compression of the arrays; see :data:`gnnloom.storage.format.chunks.CODECS`.
         has_ticks: times are whole numbers; see :mod:`gnnloom.storage.matrix.ticks`.
-        compares_directions: of directed edges, find out whether each has its reverse with the same value.
+        compares_directions: determine whether each directed edge has its reverse with the same value.
         values: name of the array of values; empty for ``data``, or ``time``.
     """
 
@@ -132,6 +125,7 @@ class SortSizes:
         value_bytes: int = 0,
         marked: bool = False,
         other_columns: int | None = None,
+        scratch: Scratch = BESIDE,
     ) -> Self:
         """The sizes of edges that are spread evenly over the rows and over the ranges of the source.
 
@@ -139,6 +133,7 @@ class SortSizes:
             memory: bytes that a worker may use.
             marked: whether entries are marked with their direction.
             other_columns: number of columns; None for a square matrix.
+            scratch: sizes of the row blocks and of spill files.
 
         Raises:
             BudgetError: the memory leaves no room for buffers.
@@ -148,9 +143,9 @@ class SortSizes:
         num_units = ((num_vertices - 1) >> shift) + 1
         ends = [entries * min(unit << shift, num_vertices) // num_vertices for unit in range(num_units + 1)]
         unit_entries = np.array([stop - start for start, stop in pairwise(ends)], np.int64)
-        units, block_entries = cut_blocks(unit_entries, shift, add_loops=True)
+        units, block_entries = cut_blocks(unit_entries, shift, scratch, add_loops=True)
         in_range = -(-edges // max(1, num_ranges))
-        num_files = num_ranges * -(-in_range // spill_edges(memory, undirected, value_bytes))
+        num_files = num_ranges * -(-in_range // spill_edges(memory, undirected, value_bytes, scratch))
         width = form.entry_bytes + value_bytes
         spill_bytes = entries * width + num_files * 8 * (num_units + 1)
         of_source = (num_vertices, edges, num_ranges, undirected, value_bytes)
@@ -197,22 +192,25 @@ class SortSizes:
             return cls(**read_json(path))
 
 
-def cut_blocks(unit_entries: NDArray[np.int64], shift: int, *, add_loops: bool) -> tuple[list[int], list[int]]:
-    """Cut the rows into blocks of about ``BLOCK_ENTRIES`` entries and at most ``BLOCK_ROWS`` rows.
+def cut_blocks(
+    unit_entries: NDArray[np.int64], shift: int, scratch: Scratch, *, add_loops: bool
+) -> tuple[list[int], list[int]]:
+    """Cut the rows into blocks of about ``block_entries`` entries and at most ``block_rows`` rows.
 
     By the entries alone, never by ranges, workers or memory, so that the same edges give the same blocks.
 
     Args:
         unit_entries: (num_units,) entries of each unit.
         shift: log2 of the rows of a unit.
+        scratch: sizes of the blocks.
 
     Returns:
         (num_blocks + 1) first unit of each block, and the number of units; (num_blocks) entries of each block.
     """
     load = unit_entries + (1 << shift if add_loops else 0)
     units = [0]
-    for first, last in grouped(load, BLOCK_ENTRIES):
-        step = max(1, BLOCK_ROWS >> shift)
+    for first, last in grouped(load, scratch.block_entries):
+        step = max(1, scratch.block_rows >> shift)
         # A range with few entries may have any number of rows, so it is cut once more by rows alone.
         units.extend(range(first + step, last, step))
         units.append(last)
@@ -224,12 +222,12 @@ class SortPlan:
     """The phases of a sort.
 
     Attributes:
-        sizes: what pass 1 found, or stated. Before pass 1, only :attr:`scatter` may be used.
+        sizes: results of pass 1, or stated sizes. Before pass 1, only :attr:`scatter` may be used.
         memory: bytes that a worker may use.
-        reading: what it takes to read each range of the source; by default, two int64 ids for each edge.
+        reading: needs of reading each range of the source; by default, two int64 ids for each edge.
         writer: the artifact to write.
         source: an :class:`~gnnloom.pipeline.sources.source.EdgeSource`; None for plans that are counted and not run.
-        folder: what the paths of the matrix's arrays begin with, and so the names of its tasks and temporary files.
+        folder: beginning of the paths of the matrix's arrays, and of the names of its tasks and temporary files.
     """
 
     sizes: SortSizes
@@ -273,7 +271,9 @@ class SortPlan:
         """Pass 1."""
         sizes, count = self.sizes, max(1, len(self.ranges))
         reading = self.reading or [Needs(16 * sizes.edges // count)] * count
-        memory = scatter_memory(-(-sizes.edges // count), self.memory, self.options.undirected, sizes.value_bytes)
+        memory = scatter_memory(
+            -(-sizes.edges // count), self.memory, self.options.undirected, sizes.value_bytes, self.writer.scratch
+        )
         written = -(-sizes.spill_bytes // count)
         options, spill = self.options, self.spilled.shuffle.name
         how = (options.undirected, options.self_loops == "remove", options.undirected and options.merge is None)
@@ -312,11 +312,12 @@ class SortPlan:
         num_rows = rows[1] - rows[0]
         # Spill files also say where their buckets begin.
         read = sizes.spill_bytes * entries // max(1, sizes.entries) if entries else 0
+        capacity = block_capacity(num_rows, self.memory, form, self.writer.scratch)
         needs = Needs(
             reads=read,
             writes=entries * form.entry_bytes + 8 * num_rows,
             opens=self.spilled.opens(units),
-            memory=min(entries, block_capacity(num_rows, self.memory, form)) * form.sort_bytes + ROW_MEMORY * num_rows,
+            memory=min(entries, capacity) * form.sort_bytes + ROW_MEMORY * num_rows,
         )
         name, spilled = f"{self.folder}{block_path(number)}", self.spilled.shuffle
         return BlockTask(self.writer, name, needs, number, spilled, form, units, entries, self.memory, self.folder)
@@ -331,7 +332,7 @@ def degree_phase(writer: ArtifactWriter, block_rows: Sequence[int], folder: str 
 
     Args:
         block_rows: (num_blocks + 1) first row of each block, and the number of vertices.
-        folder: what the paths of the matrix's arrays begin with.
+        folder: beginning of the paths of the matrix's arrays.
     """
     n, tasks = block_rows[-1], []
     for number, start in enumerate(range(0, n, TASK_VERTICES)):

@@ -1,4 +1,4 @@
-"""Between the passes of the bucket sort: the spill files of pass 1, and their merges, so that a block reads from few.
+"""Between the passes of the bucket sort: spill files of pass 1 are merged, so that a block reads from few files.
 
 A row block needs the entries of its rows from every spill file. The number of blocks grows like the number of files F,
 so about F^2 reads would each give fewer bytes as F grows. The files of groups of tasks are therefore merged by span of
@@ -24,11 +24,12 @@ from gnnloom.pipeline.shuffle.merges import MergeTask
 from gnnloom.pipeline.shuffle.plan import ShufflePlan
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.tasks.phase import Phase, PlannedTask
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.matrix.ranges import Span
 
-#: Entries that a merge has in memory at a time, and bytes of each: its key, where its encoded bits are read to, and the
-#: entry (8 each), two times (8 each; weights take half of that), and the low or high bits as they are written (4).
-_STEP_ENTRIES, _ENTRY_BYTES = 1 << 21, 44
+#: Bytes of an entry that a merge holds: its key, where its encoded bits are read to, and the entry (8 each), two times
+#: (8 each; weights take half of that), and the low or high bits as they are written (4).
+_ENTRY_BYTES = 44
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class SpillPlan(ShufflePlan):
             replace(
                 phase,
                 function=merge_spilled,
-                tasks=[MergeSpilledTask.of(task, self.form) for task in phase.tasks],
+                tasks=[MergeSpilledTask.of(task, self.form, self.writer.scratch) for task in phase.tasks],
                 unit="entries",
                 arrays=4,
             )
@@ -70,9 +71,9 @@ class MergeSpilledTask(MergeTask):
     form: KeyForm
 
     @classmethod
-    def of(cls, task: PlannedTask, form: KeyForm) -> Self:
-        """The same as a merge of any rows, but for what it has in memory."""
-        needs = replace(task.needs, memory=_STEP_ENTRIES * _ENTRY_BYTES)
+    def of(cls, task: PlannedTask, form: KeyForm, scratch: Scratch) -> Self:
+        """The same as a merge of any rows, except for the memory that it takes."""
+        needs = replace(task.needs, memory=scratch.merge_entries * _ENTRY_BYTES)
         return cls(**vars(task) | {"needs": needs, "form": form})
 
 
@@ -152,7 +153,7 @@ def _write(lane: LaneWriter, task: MergeSpilledTask, rows: Sequence[UnitRows], s
     merged = SpillFile(0, int(offsets[-1]), shift, bits, last, max((each.value_bytes for each in rows), default=0))
     merged.begin(lane, offsets)
     done = 0
-    for keys, weights in _entries(rows, sizes, shift, merged.value_bytes):
+    for keys, weights in _entries(rows, sizes, shift, merged.value_bytes, task.writer.scratch.merge_entries):
         # A key counts its row from the first unit of the span; an entry from its own unit.
         entries = keys & np.uint64((1 << (shift + bits)) - 1)
         lane.write(merged.low_at + 4 * done, entries.astype(np.uint32))
@@ -166,10 +167,10 @@ def _write(lane: LaneWriter, task: MergeSpilledTask, rows: Sequence[UnitRows], s
 
 
 def _entries(
-    rows: Sequence[UnitRows], sizes: NDArray[np.int64], shift: int, value_bytes: int
+    rows: Sequence[UnitRows], sizes: NDArray[np.int64], shift: int, value_bytes: int, most: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.floating[Any]]]]:
-    """The keys of all units and their values, in consecutive blocks that fit in memory: unit by unit."""
-    capacity = max(1, min(_STEP_ENTRIES, int(sizes.sum())))
+    """The keys of all units and their values, in consecutive blocks of at most ``most``: unit by unit."""
+    capacity = max(1, min(most, int(sizes.sum())))
     keys, spare = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)
     weights, spare_weights = (np.empty(capacity if value_bytes else 0, value_dtype(value_bytes)) for _ in range(2))
     for start, stop in grouped(sizes, capacity):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.matrix_sort.bucket_sort import sort_edges
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions
-from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange
+from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import repairing
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
@@ -22,8 +22,8 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
 #: Parameters of a transpose that has the edges of the graph as well.
 BOTH_DIRECTIONS: Final = {"directions": "both"}
-#: Edges of a range: eight chunks, about a second of work.
-RANGE_EDGES = 8 * CHUNK_EDGES
+#: Chunks of a range of edges: about a second of work.
+RANGE_CHUNKS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,12 @@ class TransposedGraph:
 
     Attributes:
         path: folder of the graph artifact.
+        chunk_edges: edges that are read at a time.
         is_pattern: leave the weights out.
     """
 
     path: Path
+    chunk_edges: int
     is_pattern: bool = False
 
     def identity(self) -> dict[str, Any]:
@@ -46,14 +48,14 @@ class TransposedGraph:
 
     def ranges(self) -> Sequence[SourceRange]:
         """Ranges of the nonzeros of each block."""
-        return nonzero_ranges(self._graph())
+        return nonzero_ranges(self._graph(), self.chunk_edges)
 
     def read(self, source_range: SourceRange) -> Iterator[EdgeChunk]:
         graph = self._graph()
         indptr, indices = graph.pointers(source_range.file), graph.columns(source_range.file)
         data = None if self.is_pattern else graph.weights(source_range.file)
-        for start in range(source_range.start, source_range.stop, CHUNK_EDGES):
-            stop = min(start + CHUNK_EDGES, source_range.stop)
+        for start in range(source_range.start, source_range.stop, self.chunk_edges):
+            stop = min(start + self.chunk_edges, source_range.stop)
             rows = entry_rows(indptr, start, stop) + graph.block_rows[source_range.file]
             # The entry (row, column) is the edge column -> row; the transpose has row -> column.
             columns = indices.read(start, stop).astype(np.int64)
@@ -63,12 +65,13 @@ class TransposedGraph:
         return Graph(Artifact(self.path))
 
 
-def nonzero_ranges(matrix: BlockMatrix) -> list[SourceRange]:
-    """Ranges of the nonzeros of each block, for tasks."""
+def nonzero_ranges(matrix: BlockMatrix, chunk_edges: int) -> list[SourceRange]:
+    """Ranges of the nonzeros of each block, for tasks that read ``chunk_edges`` at a time."""
+    step = RANGE_CHUNKS * chunk_edges
     return [
-        SourceRange(block, start, min(start + RANGE_EDGES, nnz))
+        SourceRange(block, start, min(start + step, nnz))
         for block, nnz in enumerate(matrix.block_nnz)
-        for start in range(0, nnz, RANGE_EDGES)
+        for start in range(0, nnz, step)
     ]
 
 
@@ -95,8 +98,9 @@ def transpose_graph(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
         # The graph has all loops that it needs, so the transpose adds none.
-        reversed_edges, options = TransposedGraph(graph.artifact.path), SortOptions(self_loops="keep")
-        return Graph(sort_edges(writer, reversed_edges, options, cluster).commit(symmetric=False))
+        edges = TransposedGraph(graph.artifact.path, writer.scratch.read_edges)
+        sorted_edges = sort_edges(writer, edges, SortOptions(self_loops="keep"), cluster)
+        return Graph(sorted_edges.commit(symmetric=False))
 
 
 @repairing
@@ -110,5 +114,6 @@ def both_directions(dataset: Dataset, graph: Graph, cluster: Cluster) -> Graph:
     with ArtifactWriter.begin(dataset.path, "transpose", BOTH_DIRECTIONS, inputs, cluster.scratch) as writer:
         if writer.is_complete:
             return Graph(Artifact(writer.path))
-        edges, options = TransposedGraph(graph.artifact.path, is_pattern=True), SortOptions(True, "keep")
-        return Graph(sort_edges(writer, edges, options, cluster).commit(symmetric=True))
+        edges = TransposedGraph(graph.artifact.path, writer.scratch.read_edges, is_pattern=True)
+        sorted_edges = sort_edges(writer, edges, SortOptions(True, "keep"), cluster)
+        return Graph(sorted_edges.commit(symmetric=True))

@@ -1,4 +1,4 @@
-"""Makes the union of the relations of a graph with types: one adjacency, which partitioners and counters read as any.
+"""Makes the union of the relations of a graph with types: one adjacency for partitioners and counters.
 
 The rows of the relations are stored in order, so a block of the union is a merge, without a sort of all edges.
 """
@@ -26,8 +26,6 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import (
     FORWARD,
-    STEP_ENTRIES,
-    STEP_ROWS,
     TypedMatrices,
     UnionSpec,
     row_entries,
@@ -68,7 +66,7 @@ def unite_block(task: UnionTask) -> Done:
     with task.writer.task(task.name) as output, block_aside(task.writer, task.name) as aside:
         block = BlockWriter(aside, task.number, task.num_vertices, None)
         indptr, nnz = np.zeros(task.rows[1] - task.rows[0] + 1, np.int64), 0
-        for rows in union_rows(task.matrices.united(), task.rows, task.num_vertices):
+        for rows in union_rows(task.matrices.united(), task.rows, task.num_vertices, task.writer.scratch):
             block.append(rows.indices, None)
             first = rows.first - task.rows[0]
             indptr[first + 1 : first + len(rows.indptr)] = nnz + rows.indptr[1:]
@@ -116,10 +114,10 @@ class UnionPlan:
     @cached_property
     def blocks(self) -> Phase:
         """The phase that writes the blocks."""
-        n, tasks = self.sizes.num_vertices, []
+        n, tasks, most = self.sizes.num_vertices, [], self.writer.scratch.step_entries
         for number, (rows, nnz) in enumerate(zip(pairwise(self.bounds), self.sizes.union_nnz(self.spec), strict=True)):
             num_rows = rows[1] - rows[0]
-            step = _STEP_BYTES * min(nnz, STEP_ENTRIES) + 16 * min(num_rows, STEP_ROWS)
+            step = _STEP_BYTES * min(nnz, 2 * most) + 16 * min(num_rows, most)
             size = index_dtype(n).itemsize * nnz + 8 * num_rows
             needs = Needs(size, size, memory=step + ROW_MEMORY * num_rows + WRITING_BYTES)
             tasks.append(UnionTask(self.writer, block_path(number), needs, self.matrices, rows, n, number))

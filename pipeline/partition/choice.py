@@ -2,8 +2,8 @@
 
 Measured on graphs of nine kinds (tests/benchmarks/RESULTS.md). For an exchange of rows, passes over clusters and then
 vertices refine the parts of a fast partitioner, and come near Mt-KaHyPar's slow presets in a tenth of their time. They
-start from Mt-KaHyPar's fastest preset where clusters absorb most pins: it is quick there. Elsewhere they start from
-KaMinPar, which takes half of the time or less for parts that are as good. On meshes, one V-cycle of the deterministic
+start from Mt-KaHyPar's fastest preset where clusters absorb most pins: it is quick there. For other graphs, they start
+from KaMinPar, which takes at most half of the time for equally good parts. On meshes, one V-cycle of the deterministic
 preset closes the rest of the gap. Graphs without clusters, such as R-MAT, leave a multilevel method nothing to coarsen,
 and the passes do as well from random parts. For an exchange that covers blocks, the edge cut is nearer to what is sent
 than the rows are, so KaMinPar's parts get passes that lower the cover itself; on meshes these find nothing. Above
@@ -32,11 +32,11 @@ MOST_PINS = 1 << 24
 _NO_CLUSTERS = 0.9
 #: Fewer remain in meshes, and in graphs that Mt-KaHyPar coarsens quickly, such as pages of the web.
 _MESH, _STRONG_CLUSTERS = 0.65, 0.72
-#: Rows that are this much longer than the average keep a coarsening from merging what they touch.
+#: Rows that are this much longer than the average keep a coarsening from merging their vertices.
 _SKEWED = 10.0
 #: Processor seconds of a pass of refinement for a million pins and up to 64 parts.
 _PASS_SECONDS = 0.09
-#: Share of that which a level of clusters takes, on average.
+#: Share of this time for a level of clusters, on average.
 _LEVEL_SHARE = 0.4
 #: Passes of refinement of random parts where nets stay on disk and a partition has to be there soon.
 _FEW_PASSES = 2
@@ -107,7 +107,7 @@ class Choice:
 
     Attributes:
         ways: tried in this order; the partition that sends the least is kept.
-        reason: what about the graph decided, as one line.
+        reason: the property of the graph that decided, as one line.
     """
 
     ways: tuple[Way, ...]
@@ -121,7 +121,7 @@ def choose(level: str, num_pins: int, structure: Structure | None, exchange: str
         level: one of ``LEVELS``.
         num_pins: of the hypergraph that is partitioned.
         structure: needed up to ``MOST_PINS`` pins.
-        exchange: what is to be sent little of, one of ``EXCHANGES``.
+        exchange: the exchange to minimize, one of ``EXCHANGES``.
     """
     if structure is None or num_pins > MOST_PINS:
         way = Way("heavy-first", _FEW_PASSES) if level == "fast" else Way("multilevel")

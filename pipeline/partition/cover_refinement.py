@@ -109,7 +109,7 @@ def _state(problem: PartitionProblem, part: NDArray[np.int32]) -> Matchings:
 
 
 def _around(state: Matchings, side: int, parts: int, num_vertices: int) -> Around:
-    """Room for the neighbors of a node of the first side (0) or the last (-1)."""
+    """Memory for the neighbors of a node of the first side (0) or the last (-1)."""
     degree = np.diff(state.offset)
     most = degree[:num_vertices] if side == 0 else degree[-num_vertices:]
     room = np.empty(int(most.max(initial=0)), state.neighbor.dtype)

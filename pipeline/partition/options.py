@@ -1,4 +1,4 @@
-"""All partitioners, and the options of the partition stage: settings checked against what the method offers."""
+"""All partitioners, and the options of the partition stage: settings checked against the abilities of the method."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _default_models() -> str:
 
 @dataclass(frozen=True)
 class PartitionOptions(PartitionSettings):
-    """Settings of a partition, with the defaults of the method and checked against what it offers.
+    """Settings of a partition, with the defaults of the method, and checked against its abilities.
 
     Raises:
         InputError: a value is out of range, or the method does not offer it.
@@ -118,7 +118,7 @@ class PartitionOptions(PartitionSettings):
         return METHODS[self.method]
 
     def _check_meaning(self) -> None:
-        """Refuse what would change nothing: it would only name a second artifact with the same content."""
+        """Refuse options that would change nothing: they would only name a second artifact with the same content."""
         weighs_directions = self.partitioner.weighs_directions and self.model != "graph"
         if self.directions == "both" and not weighs_directions:
             raise InputError(
@@ -126,8 +126,8 @@ class PartitionOptions(PartitionSettings):
             )
         if self.cover_passes and self.exchange != EXCHANGES[1]:
             raise InputError(
-                f"cover_passes={self.cover_passes}: lowers what exchange {EXCHANGES[1]} sends; choose that exchange, or"
-                " leave it out"
+                f"cover_passes={self.cover_passes}: lowers the volume of exchange {EXCHANGES[1]} only; choose this"
+                " exchange, or leave it out"
             )
         if self.model != "stochastic" and (self.batches, self.batch_rate) != (BATCHES[0], BATCH_RATE):
             raise InputError(

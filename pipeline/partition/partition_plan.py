@@ -59,12 +59,12 @@ class MethodProjection:
 
     Attributes:
         preset: name of the preset; empty if the method has none.
-        model: what is partitioned: the requested model, or the method's first if it does not offer that one.
+        model: the model that is partitioned: the requested one, or the method's first if it does not offer it.
         memory: bytes at the peak, in one process.
         disk: bytes of scratch files.
         cpu_seconds: processor seconds of all threads.
         fits: whether there is enough memory.
-        chosen: what a method that chooses among others would do, and why; empty for all others.
+        chosen: the choice of a method that chooses among others, with the reason; empty for all others.
     """
 
     method: str

@@ -1,10 +1,10 @@
-"""The descriptor of a partitioner, from which choices, help and checks are derived; its problem, and what it costs."""
+"""The descriptor of a partitioner, from which choices, help and checks are derived; its problem, and its cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.storage.option import Option
@@ -74,12 +74,12 @@ class PartitionWorkload:
 
     Attributes:
         symmetric: whether the matrix is its own transpose.
-        model: what is partitioned, one of the partitioner's models.
+        model: the model that is partitioned, one of the partitioner's models.
         num_directions: products whose exchange is weighed, 1 or 2.
         batches: kind of mini-batches, for model ``stochastic``.
         worker_memory: bytes that a worker may use.
-        structure: what a choice of method depends on; None if the graph was not measured.
-        exchange: what ranks will send, one of ``EXCHANGES`` of the settings.
+        structure: measures that a choice of method depends on; None if the graph was not measured.
+        exchange: the exchange of ranks, one of ``EXCHANGES`` of the settings.
         cover_passes: passes of cover refinement after the method.
     """
 
@@ -114,7 +114,7 @@ class MethodCost:
         memory: bytes at the peak, in one process.
         disk: bytes of scratch files.
         cpu_seconds: processor seconds of all threads.
-        chosen: what a method that chooses among others would do, and why; empty for all others.
+        chosen: the choice of a method that chooses among others, with the reason; empty for all others.
     """
 
     memory: int
@@ -131,6 +131,56 @@ def cost_of_one_pass(workload: PartitionWorkload, preset: Preset) -> MethodCost:
 
 
 @dataclass(frozen=True)
+class LevelSteps:
+    """Sizes of the steps in which the out-of-core method works on a level.
+
+    Tests make them small, so that little data has many tasks. The number of rounds and passes, and the sizes that
+    decide what runs in rounds and where coarsening ends, also decide the parts; the others only divide the work.
+
+    Attributes:
+        few_pins: maximum number of pins, and of vertices, of a level that one process clusters, places and refines.
+            Rounds of tasks take 1.7 times its processor time to refine, and more on small graphs; with two workers they
+            were not measured to be faster below 30 million pins.
+        rounds: rounds of a pass over the vertices. Vertices of one round do not see each other's moves: with 16 rounds
+            rather than one vertex after the other, R-MAT graphs send 0.1 % and soc-Slashdot0902 1.6 % more rows; with
+            64, 0.0 % and 0.2 % fewer.
+        cluster_passes: rounds of label propagation at each level.
+        random_passes: maximum number of passes of refinement at each level, if the first parts are random.
+        clusters_per_part: coarsening ends at a level with fewer clusters for each part; a cluster weighs at most the
+            same share of a part.
+        task_vertices: vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
+        task_pins: pins of a task that reads all nets once, unless that makes fewer than ``NET_TASKS`` tasks: less than
+            a minute's work.
+        task_keys: maximum number of keys of a task that transposes, 32 MiB, so that graphs of millions of edges keep
+            several workers busy.
+        many_tasks: tasks that transpose get larger rather than more numerous than this, or than one for each worker if
+            that is more, as far as memory allows: every bucket is read from the lanes of all tasks.
+        read_entries: entries of all matrices together that a task reads at a time, or a single row.
+        scan_pins: pins of a task that looks for cut nets, unless there are fewer than ``NET_TASKS`` such tasks: a few
+            seconds.
+        range_pins: pins for each range of a boundary; there are at most ``NET_TASKS`` ranges. Fewer pins are not worth
+            a task. A boundary fits in the memory of one process, so 16 tasks suffice, and need no lanes.
+    """
+
+    few_pins: int = 1 << 25
+    rounds: int = 16
+    cluster_passes: int = 5
+    random_passes: int = 16
+    clusters_per_part: int = 20
+    task_vertices: int = 1 << 20
+    task_pins: int = 1 << 25
+    task_keys: int = 1 << 22
+    many_tasks: int = 64
+    read_entries: int = 1 << 23
+    scan_pins: int = 1 << 27
+    range_pins: int = 1 << 24
+
+
+#: The sizes of the steps outside of tests.
+LEVEL_STEPS: Final = LevelSteps()
+
+
+@dataclass(frozen=True)
 class PartitionProblem:
     """A partitioning problem: the input, the options, and the files to use.
 
@@ -141,6 +191,7 @@ class PartitionProblem:
         part_path: ``.npy`` file that backs the part vector, so that tasks can map it.
         cluster: runs the tasks of partitioners that have some.
         writer: of the partition; keeps the records of tasks whose results an interrupted run leaves for the next one.
+        steps: sizes of the steps of the out-of-core method.
     """
 
     graph: Graph
@@ -150,6 +201,15 @@ class PartitionProblem:
     part_path: Path
     cluster: Cluster
     writer: ArtifactWriter
+    steps: LevelSteps
+
+
+class CheckMemory(Protocol):
+    """See :attr:`Partitioner.check`."""
+
+    def __call__(
+        self, options: PartitionSettings, num_vertices: int, num_entries: int, *, is_symmetric: bool
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -162,16 +222,18 @@ class Partitioner:
         help: one line for ``gnnloom partition --help``.
         fill: fills the (num_vertices,) int32 part vector of a problem, which the file ``problem.part_path`` backs,
             with parts in 0..P-1.  Returns facts about the partition as JSON, in addition to the measured quality.
-            Imports whatever is heavy itself, so that listing the partitioners stays fast.
+            Imports heavy modules itself, so that listing the partitioners stays fast.
         cost: resources that a preset takes for a workload.
-        models: what it can partition, the default first: ``hypergraph``, ``graph`` or ``stochastic``.
+        models: models that it can partition, the default first: ``hypergraph``, ``graph`` or ``stochastic``.
         presets: its settings, the default first; a single unnamed one if there is nothing to choose.
         package: additional Python package that it needs; empty for none.
         install: command that installs the package.
         child_module: module that a child process runs; empty if the work happens in this process.
-        weighs_directions: whether it can also weigh what the backward pass of a directed graph sends.
+        weighs_directions: whether it can also weigh the rows that the backward pass of a directed graph sends.
         depends_on_memory: whether the parts depend on the memory of a worker, which then is part of the key.
         is_baseline: whether ``--compare`` offers it.
+        check: raises BudgetError if a matrix with at least ``num_entries`` entries is too large for the memory; called
+            before the matrix is made. None for methods that always fit.
         options: the method's own options by name, given as ``--method-options name=value``. ``fill`` gets their values
             from ``own_options`` of :mod:`gnnloom.pipeline.partition.options`, which it imports itself.
     """
@@ -189,6 +251,7 @@ class Partitioner:
     weighs_directions: bool = False
     depends_on_memory: bool = False
     is_baseline: bool = False
+    check: CheckMemory | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
 
     @property

@@ -15,10 +15,10 @@ from gnnloom.storage.wording import counted
 WEIGHTS = ("nonzeros", "unit")
 #: Value of ``replicate`` that chooses the types by the graph.
 AUTO: Final = "auto"
-#: What the weights of the vertices of one type begin with, before the name of the type.
+#: Prefix of the weights of the vertices of one type, before the name of the type.
 OF_TYPE = "type "
 DIRECTIONS = ("forward", "both")
-#: What ranks send for a product: rows, or a cover of rows and partial sums.
+#: Choices of the data that ranks send for a product: rows, or a cover of rows and partial sums.
 EXCHANGES = ("rows", "cover")
 #: The method that chooses among the others; its presets are the levels of ``quality``.
 QUALITY_METHOD = "auto"
@@ -38,7 +38,7 @@ class PartitionSettings:
     Attributes:
         parts: P, from 1 to the number of vertices.
         method: name of a partitioner; empty for the one that chooses by the graph.
-        imbalance: by how much a part may exceed the average weight, as a share of it.
+        imbalance: excess of a part over the average weight that is allowed, as a share of the average.
         seed: 0 to 2^31 - 1.
         model: one of the method's models; empty for its first.
         time_limit: seconds that a native partitioner may take, and, for model ``stochastic``, also the work before
@@ -46,18 +46,18 @@ class PartitionSettings:
         threads: threads of a parallel partitioner; None for one per core.  Does not change the result of a
             deterministic preset.
         preset: one of the method's presets; empty for its first.
-        weights: what a vertex counts for the balance: its row's ``nonzeros``, or ``unit``.
-        directions: ``forward``, or ``both`` to also weigh what the backward pass of a directed graph sends.
+        weights: weight of a vertex for the balance: its row's ``nonzeros``, or ``unit``.
+        directions: ``forward``, or ``both`` to also weigh the rows that the backward pass of a directed graph sends.
         memory_limit: bytes that a native partitioner may allocate, and that ``multilevel`` may hold; None for what
             the machine has.
-        batches: for model ``stochastic``: how mini-batches are drawn, one of ``BATCHES``.
+        batches: for model ``stochastic``: the way mini-batches are drawn, one of ``BATCHES``.
         batch_rate: for model ``stochastic``: vertices drawn for a batch, repeats included, as a share of all.
-        exchange: what is counted, one of ``EXCHANGES``.
+        exchange: the exchange that is counted, one of ``EXCHANGES``.
         cover_passes: the most passes of cover refinement after the method.
         balance: for graphs with types: the type whose vertices parts share evenly; empty for the work of the vertices.
         reverse: for graphs with types: whether rows are needed for the reverses of the relations, too.
         replicate: for graphs with types: the types whose rows every rank holds, or ``auto`` alone.
-        quality: how good a partition the method that chooses makes, and how long it may take; empty for other methods.
+        quality: level of quality and time of the method that chooses; empty for other methods.
         method_options: options of the method's own, each as ``name=value``.
     """
 
@@ -155,7 +155,7 @@ class PartitionSettings:
         if AUTO in self.replicate and len(self.replicate) > 1:
             raise InputError(f"replicate {','.join(self.replicate)}: {AUTO} chooses the types; leave out the names")
         if self.balance and self.weights != WEIGHTS[0]:
-            raise InputError(f"balance {self.balance}: already says what a vertex counts for; leave out weights")
+            raise InputError(f"balance {self.balance}: already sets the weights of vertices; leave out weights")
 
     @property
     def weighing(self) -> str:

@@ -1,4 +1,4 @@
-"""The partition stage: which part owns which vertex, and what the parts exchange because of it."""
+"""The partition stage: assigns vertices to parts, and counts the rows that the parts exchange."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnloom.pipeline.partition.cover_refinement import check_cover_memory, refi
 from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
 from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
-from gnnloom.pipeline.partition.partitioner import Partitioner, PartitionProblem
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps, Partitioner, PartitionProblem
 from gnnloom.pipeline.partition.replication import Replication, choose_replicated
 from gnnloom.pipeline.partition.settings import AUTO, EXCHANGES, check_parts
 from gnnloom.pipeline.shuffle.mapped_vectors import copy_vector
@@ -26,7 +26,7 @@ from gnnloom.pipeline.tasks.phase import Needs, Phase, repairing, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
-from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec, least_entries
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
@@ -41,11 +41,19 @@ _PART, _QUALITY = "part/0", "parts/quality"
 
 @repairing
 def partition_graph(
-    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
+    dataset: Dataset,
+    graph: Graph | TypedGraph,
+    options: PartitionOptions,
+    cluster: Cluster,
+    *,
+    steps: LevelSteps = LEVEL_STEPS,
 ) -> Partition:
     """Partition the rows of a graph and measure the result; returns the stored one if it exists.
 
     A graph with types is partitioned as the union of its relations, over the numbering of all vertices.
+
+    Args:
+        steps: sizes of the steps of the out-of-core method.
 
     Raises:
         InputError: there are more parts than vertices, or both directions of an undirected graph are asked for.
@@ -65,7 +73,8 @@ def partition_graph(
             transpose = union_graph(dataset, graph, spec.transposed, cluster)
         else:
             transpose = transpose_graph(dataset, matrix, cluster)
-        problem = PartitionProblem(matrix, transpose, options, writer.work, writer.work / "part.npy", cluster, writer)
+        where = writer.work, writer.work / "part.npy"
+        problem = PartitionProblem(matrix, transpose, options, *where, cluster, writer, steps)
         _make_part(problem, options.partitioner)
         _measure(problem)
         recorded = writer.recorded_of([_PART, _QUALITY])
@@ -79,19 +88,30 @@ def partition_graph(
 
 
 def partitioned_matrix(
-    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster
+    dataset: Dataset, graph: Graph | TypedGraph, options: PartitionOptions, cluster: Cluster, *, plans: bool = False
 ) -> tuple[Graph, Replication]:
     """The adjacency whose rows are partitioned, and the types whose rows every rank holds.
 
     For a graph with types, the adjacency is the union, which is stored if it is not yet, without the columns of
     replicated types: no rank waits for their rows.
+
+    Args:
+        plans: the method of the options need not fit in memory.
+
+    Raises:
+        BudgetError: the partitioner would need more memory than there is, whatever edges the relations share.
     """
     if isinstance(graph, Graph):
         return graph, Replication()
     direction = BOTH if options.reverse else FORWARD
     reverses = reverse_relations(dataset, graph, cluster) if options.replicate == (AUTO,) else None
     replication = choose_replicated(graph, options.replicate, options.parts, direction, reverses)
-    return union_graph(dataset, graph, UnionSpec(direction, replication.types), cluster), replication
+    spec = UnionSpec(direction, replication.types)
+    check = None if plans or not 1 < options.parts < graph.num_vertices else options.partitioner.check
+    if check is not None:
+        # Before the union is made, which may take longer than the partition.
+        check(options, graph.num_vertices, least_entries(graph, spec), is_symmetric=spec.is_symmetric)
+    return union_graph(dataset, graph, spec, cluster), replication
 
 
 def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:
@@ -108,7 +128,7 @@ def _make_part(problem: PartitionProblem, partitioner: Partitioner) -> None:
     writer = problem.writer
     if writer.recorded_of([_PART]):
         return
-    # Parts that are found once more need not be the same, so what is known about them goes.
+    # Parts that are computed again may differ, so facts about the former ones are dropped.
     for task in writer.recorded("parts/"):
         writer.forget(task)
     # One part sends nothing, and a part of one vertex cannot lose it.
@@ -174,7 +194,7 @@ def store_phase(num_vertices: int, parts: int, source: str, writer: ArtifactWrit
 
     Args:
         parts: number of parts P.
-        source: what made the parts, for errors.
+        source: the maker of the parts, for errors.
         part_path: file of the (num_vertices,) int32 parts, which the tasks map.
     """
     # One chunk for each task: no chunk has two writers.

@@ -22,8 +22,8 @@ from gnnloom.storage.sampling.layers.options import (
 MODES: Final = ("neighbor",)
 #: Options that only graphs with types have.
 OF_TYPES: Final = ("of_type", "relation_fanout", "fanout_total", "reverse")
-#: Options that the first samples did not have: they are parameters where they differ from their defaults only, so that
-#: keys of samples stay.
+#: Options that the first samples did not have: they are parameters only where they differ from their defaults, so that
+#: keys of samples stay the same.
 _LATER: Final = ("draw_once", "neighbor_sampler", *OF_TYPES)
 
 _option = partial(option, group=Group.SAMPLING)

@@ -26,16 +26,16 @@ class SampleProjection:
     Attributes:
         key: key of the samples.
         is_done: the samples exist, so nothing will run.
-        batches: of all ranks and epochs, at most: some training vertices may have no label.
+        batches: maximum number of batches of all ranks and epochs: some training vertices may have no label.
         batch_vertices, batch_edges: expected numbers of vertices of each type and of edges of each relation in a batch
             of a graph with types; empty for other graphs.
         tasks: independent tasks.
         workers: tasks at a time.
         peak_memory: bytes of the largest worker process, at the most.
-        train_memory: bytes that each rank of a training holds for its batches, at the most: frequent rows, and the
-            segment in use and the next one.
-        output_bytes: the samples on disk, at the most: as if every batch had all the different vertices that the
-            fan-outs allow. Skewed graphs need far less.
+        train_memory: maximum bytes that each rank of a training run holds for its batches: frequent rows, the segment
+            in use, and the next one.
+        output_bytes: maximum bytes of the samples on disk, as if every batch had the largest number of different
+            vertices that the fan-outs allow. Samples of skewed graphs are far smaller.
         copy_bytes: uncompressed copies of the graph and the vertex data, which tasks map; 0 if they exist.
         disk_free_bytes: bytes free on the disk.
     """

@@ -63,7 +63,8 @@ class SampleSizes:
         rows[seeds] = min(types[seeds], options.batch_size)
         for hop in range(max((len(each.fanouts) for each in relations.values()), default=0)):
             more, left = dict.fromkeys(types, 0), dict[str, int]()
-            # Joint relations to one type share what its rows draw: at worst, all fall to those with the largest edges.
+            # Joint relations to one type share the draws of its rows: at worst, all draws are of the relations with the
+            # largest edges.
             for name, each in sorted(relations.items(), key=lambda item: -item[1].edge_bytes):
                 whole = rows[each.target] * each.fanouts[hop]
                 if each.fanouts[hop] < 0:
@@ -146,7 +147,7 @@ class SampleSizes:
 def sample_phases(
     writer: ArtifactWriter, inputs: SampleInputs, sizes: SampleSizes, seeds: Sequence[int]
 ) -> list[Phase]:
-    """The phases that draw the batches of all ranks and pack what they read.
+    """The phases that draw the batches of all ranks and pack their features.
 
     Args:
         sizes: bounds on a batch.
@@ -184,7 +185,7 @@ def write_samples(
     chosen: Mapping[str, str] = MappingProxyType({}),
     segment_bytes: int = SEGMENT_BYTES,
 ) -> StoredSamples[Any]:
-    """Draw the batches of some epochs and pack what they read, or find them; resumes what an earlier run left.
+    """Draw the batches of some epochs and pack their features, or find them; resumes an interrupted run.
 
     Args:
         partition: for several ranks of a graph without types, the one whose parts are theirs.

@@ -39,7 +39,7 @@ class RankTask(Task):
 
 
 def _folder(of_type: str) -> str:
-    """Where the arrays of a type are."""
+    """Folder of the arrays of a type."""
     return "" if of_type == ONLY_TYPE else type_folder(of_type)
 
 
@@ -62,7 +62,7 @@ def prepare_rank(task: RankTask) -> int:
 
 @dataclass(frozen=True)
 class SegmentTask(Task):
-    """Draws consecutive batches of a rank, of one epoch, and packs what they read.
+    """Draws consecutive batches of a rank, of one epoch, and packs their features.
 
     Attributes:
         number: of the segment in its epoch.

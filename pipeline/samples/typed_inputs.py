@@ -64,7 +64,7 @@ class TypedInputs(SampleInputs):
 
     Attributes:
         data: vertex data of each type that has some.
-        reverses: the reverses of the relations, to draw along as well; None without, and before they are stored.
+        reverses: the reverses of the relations, to draw along as well; None if there are none, or none stored yet.
     """
 
     graph: TypedGraph

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnnloom.pipeline.matrix_sort.blocks import TASK_VERTICES
-from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES, BLOCK_ROWS
-from gnnloom.pipeline.matrix_sort.transpose import RANGE_EDGES
+from gnnloom.pipeline.matrix_sort.transpose import RANGE_CHUNKS
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.tasks.sizes import GraphSizes, TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
@@ -17,6 +16,7 @@ from gnnloom.storage.artifacts.typed.typed_names import reverse_name
 from gnnloom.storage.artifacts.typed.union import BACKWARD, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.disk.work_folder import BESIDE
 from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import index_dtype
@@ -59,7 +59,7 @@ class TypeSource:
 
 @dataclass(frozen=True)
 class ShardSource:
-    """The sizes of what shards are made from.
+    """The sizes of the inputs of shards.
 
     Attributes:
         graph: of the adjacency, or of the union of the relations of a graph with types.
@@ -143,13 +143,14 @@ class ShardSource:
         """Tasks that make the transpose of a directed graph."""
         if self.graph.symmetric or self.transpose is not None or self.types:
             return 0
-        scatter = sum(-(-nonzeros // RANGE_EDGES) for nonzeros in self.graph.block_nnz)
+        step = RANGE_CHUNKS * BESIDE.read_edges
+        scatter = sum(-(-nonzeros // step) for nonzeros in self.graph.block_nnz)
         return scatter + self._transpose_blocks + -(-self.graph.num_vertices // TASK_VERTICES)
 
     @property
     def _transpose_blocks(self) -> int:
         """An estimate of the row blocks that the transpose gets."""
-        return max(-(-self.graph.nnz // BLOCK_ENTRIES), -(-self.graph.num_vertices // BLOCK_ROWS))
+        return max(-(-self.graph.nnz // BESIDE.block_entries), -(-self.graph.num_vertices // BESIDE.block_rows))
 
     @property
     def vertex_bytes(self) -> int:

@@ -5,7 +5,7 @@ A row has an integer *position*. The tasks of one phase *route* rows: each sorts
 tasks of a later phase read ranges of positions. A new column is one :class:`~gnnloom.pipeline.shuffle.columns.Column`
 in the list that the shuffle is made with, and its values where rows are routed.
 
-What every task looks up, such as the part of each vertex, is a vector in a file that all tasks map
+A vector that every task looks up, such as the part of each vertex, is in a file that all tasks map
 (:mod:`gnnloom.pipeline.shuffle.mapped_vectors`).
 """
 

@@ -1,8 +1,8 @@
 """The plan of a shuffle: the files of the tasks that route, and the phases of merges between them and the readers.
 
 Every reader needs its positions from every task that routes. With T tasks and P readers, that means T P reads, each of
-which gives fewer bytes as T and P grow. What groups of tasks routed is therefore merged by span of positions, level by
-level (:mod:`gnnloom.pipeline.external_sort.merge_levels`), until a reader takes enough from each.
+which gives fewer bytes as T and P grow. The rows of groups of tasks are therefore merged by span of positions, level by
+level (:mod:`gnnloom.pipeline.external_sort.merge_levels`), until a reader takes enough bytes from each source.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ShufflePlan:
     Attributes:
         writer: of the artifact; only its work folder is used.
         num_tasks: tasks that route.
-        num_bytes: of all rows, about.
-        num_keys: distinct positions of the rows of each task, about, summed over all tasks.
+        num_bytes: approximate bytes of all rows.
+        num_keys: approximate number of distinct positions of the rows of each task, summed over all tasks.
     """
 
     writer: ArtifactWriter

@@ -20,7 +20,7 @@ At = tuple[int, int]
 
 @dataclass(frozen=True)
 class LaneRuns:
-    """The runs in the lane of one task: what its record says about them, or, without records, what the task returns.
+    """The runs in the lane of one task, as its record describes them or, without records, as the task returns them.
 
     They follow each other in the lane, so that this is as small for many runs as for one.
 

@@ -1,4 +1,4 @@
-"""One shuffle: its columns, what tasks route, and how later tasks read it.
+"""One shuffle: its columns, the rows that tasks route, and the readers of later tasks.
 
 :mod:`gnnloom.pipeline.shuffle.plan` has the phases that merge the routed rows.
 """
@@ -29,7 +29,7 @@ _FOLDER = "shuffle"
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Rows of some columns on their way to those who need them; small and picklable.
+    """Rows of some columns on their way to the tasks that need them; small and picklable.
 
     Attributes:
         name: of the shuffle, in names of tasks and files; may have slashes.

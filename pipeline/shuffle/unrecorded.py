@@ -1,4 +1,4 @@
-"""Shuffles of short steps: their tasks return what a record would hold, because all of them can soon run again."""
+"""Shuffles of short steps: their tasks return the content of a record, because they can soon run again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class UnrecordedShuffle:
         """List the runs, before any task reads them.
 
         Args:
-            found: number of each task, and what it wrote; in any order.
+            found: number of each task, and its runs; in any order.
 
         Returns:
             The number of rows.

@@ -1,4 +1,4 @@
-"""The descriptor of a format, from which all that depends on it is derived; opens sources by their names or files."""
+"""The descriptor of a format, from which options, help and checks are derived; opens sources by names or files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LISTED: Final = 20
 
 
 def check_values(*, weights: bool, times: bool) -> None:
-    """Check that the numbers of edges are not asked for as two things.
+    """Check that the numbers of edges are not both weights and times.
 
     Raises:
         InputError: they are.
@@ -225,7 +225,7 @@ def merge_options(
 
     Args:
         by_owner: options by the descriptor's name.
-        key: what options are merged by.
+        key: attribute by which options are merged.
 
     Raises:
         InputError: two descriptors give one name to options of different types.
@@ -244,7 +244,7 @@ def checked_options(owner: str, known: Sequence[Option], options: Mapping[str, A
     """The options that are given, as keywords for the function that opens a source.
 
     Args:
-        owner: what the options belong to, for the message.
+        owner: owner of the options, for the message.
         known: options that the owner has; False for an option that it does not have counts as not given.
 
     Raises:

@@ -191,7 +191,7 @@ class MetisEdges:
         state = self._state(span)
         for _ in self._chunks(span, state):
             pass
-        # With the lines, what _check_totals compares.
+        # With the lines, the totals that _check_totals compares.
         lines = int(state[VERTEX]) - self._first_vertex(span)
         return [lines, int(state[UPWARD]), int(state[DOWNWARD]), int(state[LOOPS]), int(state[BALANCE])]
 

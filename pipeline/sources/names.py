@@ -1,4 +1,4 @@
-"""Vertex names: what a source gives if its ids are not numbers.
+"""Vertex names, which a source gives if its ids are not numbers.
 
 A name is 1 to ``LONGEST_NAME`` bytes of UTF-8. Names are compared byte by byte.
 """
@@ -22,6 +22,8 @@ LONGEST_NAME: Final = 1 << 16
 _LAST_ASCII, _BLANK = 0x7F, 0x20
 #: Characters of a name that nobody sees: zero bytes and byte order marks, and at an end also blanks and joiners.
 _HIDDEN: Final = re.compile("[\x00\ufeff]|^[\\s\u200b-\u200f\u2060]|[\\s\u200b-\u200f\u2060]$")
+#: Bytes of the names at the beginning of a column that are judged.
+_BEGINNING: Final = 1 << 20
 #: Characters of a name that a message shows.
 _SHOWN: Final = 60
 #: End of a message about an id that is not a number.
@@ -54,6 +56,10 @@ class Names:
     def name(self, number: int) -> bytes:
         """The bytes of one name."""
         return self.text[self.offset[number] : self.offset[number + 1]].tobytes()
+
+    def beginning(self) -> Names:
+        """The first names, of at most 1 MiB in total, but at least one."""
+        return self[: max(1, int(np.searchsorted(self.offset, _BEGINNING, side="right")) - 1)]
 
     def to_arrow(self) -> Any:
         """An Arrow large binary array that shares the memory."""
@@ -127,7 +133,7 @@ def _text_fault(name: bytes, *, is_id: bool) -> str:
         return ""
     code = f"U+{ord(hidden[0]):04X}"
     return (
-        f"{text[:_SHOWN]!r} has a blank at an end or a character that nobody sees ({code}), and would be another vertex"
+        f"{text[:_SHOWN]!r} has a space at an end or an invisible character ({code}), and would be another vertex"
         " than the name without it; remove it from the names"
     )
 

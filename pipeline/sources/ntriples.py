@@ -35,7 +35,7 @@ NTRIPLES: Final = "ntriples"
 LINKS: Final = ("subject", "predicate", "object")
 #: Columns of statements with the predicate rdf:type.
 TYPES: Final = ("instance", "class")
-#: What rdf:type may become.
+#: Choices for rdf:type.
 RDF_TYPES: Final = ("relation", "type", "first")
 #: The part of a statement that each column is.
 _PART: Final = {"subject": 0, "predicate": 1, "object": 2, "instance": 0, "class": 2}
@@ -76,7 +76,7 @@ class Statements:
         """Find the files.
 
         Args:
-            columns: what edges lead from and to; a text separates them by commas.
+            columns: columns of the sources and targets of edges; a text separates them by commas.
             rdf_type: one of :data:`RDF_TYPES`.
 
         Raises:

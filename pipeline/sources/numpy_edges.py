@@ -33,7 +33,7 @@ from gnnloom.pipeline.sources.binary.stored_arrays import (
 from gnnloom.pipeline.sources.format import TIMES, WEIGHTS, BundledVertices, Format, check_values
 from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
-from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_present, judge_column
+from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, check_forms, check_present, judge_column
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange, even_ranges
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, UNREAD, Understood
 from gnnloom.pipeline.sources.vertex_data.benchmark_vertices import (
@@ -200,8 +200,11 @@ class EdgeArrays:
         """Whether the first ids of a column are names; raises as :func:`judge_column` does."""
         stop = min(self.num_edges, FIRST_ROWS)
         columns = [next(column.read_any(0, stop)) for column in (self.source, self.target) if stop]
-        text = [Names.of_values(np.ascontiguousarray(ids)) for ids in columns if ids.dtype.kind in _TEXT]
-        return sum(judge_column(names, self._error).are_names for names in text) > 0
+        text = [Names.of_values(np.ascontiguousarray(ids)).beginning() for ids in columns if ids.dtype.kind in _TEXT]
+        are_names = sum(judge_column(names, self._error).are_names for names in text) > 0
+        if are_names:
+            check_forms(text, self._error)
+        return are_names
 
     def _check_below(self, source: Any, target: Any, first_edge: int) -> None:
         highest = np.maximum(source, target)
@@ -225,6 +228,7 @@ class NumpyEdges:
         any_name: whether all ids are names, whatever they look like.
         range_edges: number of edges in a range of a memory-mapped file.
         time_unit: unit in which times that are dates are stored; empty if there are none, or numbers.
+        values: names and arrays of further values of the edges of the only file.
     """
 
     arrays: tuple[EdgeArrays, ...]
@@ -234,6 +238,7 @@ class NumpyEdges:
     any_name: bool = False
     range_edges: int = RANGE_EDGES
     time_unit: str = ""
+    values: tuple[tuple[str, StoredArray], ...] = ()
 
     @classmethod
     def open(cls, locations: Sequence[str], *, weights: bool = False, times: bool = False) -> NumpyEdges:
@@ -249,7 +254,7 @@ class NumpyEdges:
         for pairs in arrays:
             if not pairs.num_edges:
                 raise InputError(f"{pairs.file.location}: the file has no edges")
-        return cls(arrays, weights, times=times, time_unit=_time_unit(arrays))
+        return cls(arrays, weights, times=times, time_unit=unit_of_times(arrays))
 
     def identity(self) -> dict[str, Any]:
         files = [pairs.file.identity() for pairs in self.arrays]
@@ -414,7 +419,7 @@ def _checked(edges: EdgeArrays, num_targets: int) -> EdgeArrays:
     return edges
 
 
-def _time_unit(arrays: Sequence[EdgeArrays]) -> str:
+def unit_of_times(arrays: Sequence[EdgeArrays]) -> str:
     """The finest unit of the times of all files; empty if they are numbers that float64 holds.
 
     Raises:

@@ -17,7 +17,7 @@ from gnnloom.pipeline.sources.names import NameChunk, Names
 from gnnloom.pipeline.sources.reading.ends import fields_by_name
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.first_lines import CALLED, is_called
-from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_present, judge_column
+from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_forms, check_present, judge_column
 from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, find_ends
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole, parse_times
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
@@ -161,7 +161,7 @@ class ParquetEdges:
         are_names: bool | None = None
         rows: list[tuple[str, ...]] = []
         try:
-            are_names, question = self.any_name or sum(_holds_names(table, name) for name in names[:2]) > 0, ""
+            are_names, question = self.any_name or _hold_names(table, names), ""
             _, columns = next(table.read_arrow(names, range(1), SHOWN_ROWS))
             rows = list(zip(*(map(str, column.to_pylist()) for column in columns), strict=True))
         except InputError as error:
@@ -194,7 +194,7 @@ class ParquetEdges:
                 flags += [f"--{kind}"] if kind == "times" and flags[0] != f"--{kind}" else []
                 flags += ["--merge max"] if kind == "times" else []
         if 0 < table.num_rows <= FIRST_ROWS and not any(map(table.holds_text, names)):
-            # What cannot be read is a question already.
+            # A column that cannot be read is a question already.
             with suppress(InputError):
                 blocks = [columns for _, columns in table.read_arrow(names, range(len(table.group_rows)), FIRST_ROWS)]
                 smallest = min(column.to_numpy(zero_copy_only=False).min() for columns in blocks for column in columns)
@@ -227,7 +227,7 @@ class ParquetEdges:
             return True
         chosen = zip(self.tables, self.columns, strict=True)
         # All are judged, because any column may have a fault.
-        return sum(_holds_names(table, name) for table, names in chosen for name in names[:2]) > 0
+        return sum(_hold_names(table, names) for table, names in chosen) > 0
 
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         table, names = self.tables[span.file], self.columns[span.file]
@@ -288,12 +288,17 @@ def _names(table: ParquetTable, name: str, column: Any, first: int, *, checks: b
     return names
 
 
-def _holds_names(table: ParquetTable, name: str) -> bool:
+def _hold_names(table: ParquetTable, columns: Sequence[str]) -> bool:
     """Whether the first ids of a column are names."""
-    if not table.holds_text(name) or not table.group_rows:
+    texts = [name for name in columns[:2] if table.holds_text(name)]
+    if not texts or not table.group_rows:
         return False
-    _, (column,) = next(table.read_arrow([name], range(1), FIRST_ROWS))
-    return judge_column(Names.of_values(column), _error(table, name, 0)).are_names
+    _, found = next(table.read_arrow(texts, range(1), FIRST_ROWS))
+    first = [Names.of_values(column).beginning() for column in found]
+    judged = [judge_column(names, _error(table, name, 0)).are_names for name, names in zip(texts, first, strict=True)]
+    if any(judged):
+        check_forms(first, _error(table, texts[0], 0))
+    return any(judged)
 
 
 def _form(table: ParquetTable, name: str) -> TimeForm | None:

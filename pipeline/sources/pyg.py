@@ -33,7 +33,8 @@ from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.vertex_arrays import SPLIT, split_part
 
-_ADMITTED: Final = frozenset(
+#: Names that the pickle of a graph without types uses.
+ADMITTED: Final = frozenset(
     {
         *ARRAY_NAMES,
         "collections.defaultdict",
@@ -45,16 +46,17 @@ _ADMITTED: Final = frozenset(
         "torch_geometric.data.storage.GlobalStorage",
     }
 )
-_ONE_GRAPH: Final = "save one graph with torch.save(dataset[0].to_dict(), FILE)"
-#: What to do about objects of PyG that are not read.
-_REMEDIES: Final[Mapping[str, str]] = {
+#: How to save one graph of a dataset of PyG.
+ONE_GRAPH: Final = "save one graph with torch.save(dataset[0].to_dict(), FILE)"
+#: Advice about objects of PyG that are not read.
+REMEDIES: Final[Mapping[str, str]] = {
     "torch_geometric.data.hetero_data.": (
-        "A HeteroData has several types of vertices; pass it to gnnloom.ingest in Python, or save one relation as"
-        " torch.save({'edge_index': data['author', 'writes', 'paper'].edge_index}, FILE)"
+        "A HeteroData has several types of vertices; give its local file as the only source, as in"
+        " `gnnloom ingest NAME FILE`"
     ),
     "torch_geometric.data.batch.": "Save the graphs of a Batch as one with torch.save(batch.to_dict(), FILE)",
-    "torch_geometric.data.dataset.": f"A dataset may have several graphs; {_ONE_GRAPH}",
-    "torch_geometric.data.in_memory_dataset.": f"A dataset may have several graphs; {_ONE_GRAPH}",
+    "torch_geometric.data.dataset.": f"A dataset may have several graphs; {ONE_GRAPH}",
+    "torch_geometric.data.in_memory_dataset.": f"A dataset may have several graphs; {ONE_GRAPH}",
     "torch_geometric.": "Save data.to_dict() with torch.save",
     "torch_sparse.": "Save data.edge_index instead: row, col, _ = data.adj_t.t().coo()",
     "networkx.": "Pass the graph to gnnloom.ingest in Python",
@@ -87,7 +89,7 @@ class PygFile:
         files = open_files(locations)
         if len(files) != 1:
             raise InputError(f"format 'pyg': expected one file, found {len(files)}")
-        opened = TorchFile(files[0], _ADMITTED, remedies=_REMEDIES)
+        opened = TorchFile(files[0], ADMITTED, remedies=REMEDIES)
         return cls(opened, _one_graph(files[0], opened.content))
 
     @property
@@ -97,6 +99,11 @@ class PygFile:
     def __contains__(self, name: str) -> bool:
         value = self.attributes.get(name)
         return isinstance(value, Record) and value.name not in {"", "collections.OrderedDict"}
+
+    @property
+    def has_vertices(self) -> bool:
+        """Whether there are features, labels or masks."""
+        return _X in self or _Y in self or bool(self.masks())
 
     def tensors(self) -> list[str]:
         """Names of the tensors, in order."""
@@ -127,7 +134,7 @@ class PygFile:
         if isinstance(stated, int):
             return stated
         for name in (_X, _Y, *self.masks()):
-            # What is not a dense tensor is refused when the vertex data are opened.
+            # Values other than dense tensors are refused when the vertex data are opened.
             if name in self and self.attributes[name].name == TENSOR and (shape := self.tensor(name).shape):
                 return shape[0]
         return None
@@ -144,7 +151,7 @@ def _one_graph(file: SourceFile, content: Any) -> Mapping[Any, Any]:
         # (data, slices, ...) of InMemoryDataset, or a tuple of graphs.
         others = sum(isinstance(each, Record) and isinstance(each.state, dict) for each in content[1:])
         slices = content[1] if len(content) > 1 and not others else None
-        content, graphs = content[0], 1 + others if others else _num_graphs(slices)
+        content, graphs = content[0], 1 + others if others else num_graphs(slices)
     elif isinstance(content, list) and content:
         content, graphs = content[0], len(content)
     attributes = _attributes(content)
@@ -154,13 +161,13 @@ def _one_graph(file: SourceFile, content: Any) -> Mapping[Any, Any]:
     graphs = max(graphs, len(stated) if isinstance(stated, list) else 1)
     if graphs > 1:
         raise InputError(
-            f"{file.location}: {graphs:,} graphs, whose vertices all begin with 0; {_ONE_GRAPH}, or all as one graph of"
+            f"{file.location}: {graphs:,} graphs, whose vertices all begin with 0; {ONE_GRAPH}, or all as one graph of"
             " separate parts with torch.save(Batch.from_data_list(list(dataset)).to_dict(), FILE)"
         )
     return attributes
 
 
-def _num_graphs(slices: Any) -> int:
+def num_graphs(slices: Any) -> int:
     """Number of graphs that the offsets of a collated dataset divide its tensors into."""
     if not isinstance(slices, dict):
         return 1
@@ -172,7 +179,7 @@ def _num_graphs(slices: Any) -> int:
             size = value.args[2].args[0] if isinstance(value.args[2], Record) else value.args[2]
             counts.append(size[0] - 1 if isinstance(size, tuple) and len(size) == 1 else 1)
         elif isinstance(value, dict):
-            counts.append(_num_graphs(value))
+            counts.append(num_graphs(value))
     return max(counts)
 
 
@@ -205,7 +212,11 @@ def open_pyg_vertices(locations: Sequence[str], *, split_index: int | None = Non
         NotFoundError: the file does not exist, or has no vertex data.
         InputError: the file has another format, a tensor has the wrong shape or dtype, or ``split_index`` is missing.
     """
-    file = PygFile.open(locations)
+    return vertices_in(PygFile.open(locations), split_index)
+
+
+def vertices_in(file: PygFile, split_index: int | None = None) -> VertexSource:
+    """The features, labels or targets, and masks among some attributes; raises as :func:`open_pyg_vertices` does."""
     found = {"feature": file.tensor(_X, by_rows=True)} if _X in file else {}
     if _Y in file:
         label = file.tensor(_Y, by_rows=True)
@@ -239,7 +250,7 @@ def unread_tensors(locations: Sequence[str]) -> list[str]:
     for name in file.tensors():
         if name in known or name.startswith(("edge", "adj")):
             continue
-        # Whatever cannot be read is not missed.
+        # Values that cannot be read are not needed.
         with suppress(InputError):
             if rows and file.tensor(name).shape[:1] == (rows,):
                 found.append(name)
@@ -248,8 +259,7 @@ def unread_tensors(locations: Sequence[str]) -> list[str]:
 
 def has_vertices(locations: Sequence[str]) -> bool:
     """Whether the file has features, labels or masks."""
-    file = PygFile.open(locations)
-    return _X in file or _Y in file or bool(file.masks())
+    return PygFile.open(locations).has_vertices
 
 
 def _attributes(content: Any) -> Mapping[Any, Any] | None:

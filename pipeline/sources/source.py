@@ -131,12 +131,12 @@ class OfTwoTypes(Protocol):
 
     @property
     def two_types(self) -> str:
-        """The file that says so, and how, for a message; empty if none does."""
+        """The file that says so, with its words, for a message; empty if no file does."""
         ...
 
     @property
     def type_sizes(self) -> tuple[int, int] | None:
-        """Number of vertices that edges come from, and that they lead to, with ids from 0; None if no file says it."""
+        """Numbers of source and target vertices, with ids from 0; None if no file states them."""
         ...
 
 
@@ -152,7 +152,7 @@ class Surveyed(Protocol):
         ...
 
     def survey(self, span: SourceRange, /) -> list[Any]:
-        """Find what a range holds, as JSON.
+        """The facts about a range, as JSON.
 
         Raises:
             InputError: something in the range cannot be used.
@@ -160,10 +160,10 @@ class Surveyed(Protocol):
         ...
 
     def with_surveys(self, found: Sequence[Sequence[Any]]) -> Self:
-        """The same source with the same identity, which knows what all :meth:`surveys` found, in their order.
+        """The same source, with the same identity and the results of all :meth:`surveys`, in their order.
 
         Raises:
-            InputError: this is not what a file states.
+            InputError: the results contradict a file.
         """
         ...
 

@@ -40,6 +40,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
     NEGATIVE,
     NO_ID,
     ONE_ID,
+    OPEN_COMMENT,
     PADDED,
     REASONS,
     TOO_LARGE,
@@ -60,11 +61,13 @@ from gnnloom.pipeline.sources.reading.lines import (
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, id_fault
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import (
+    SAMPLE_BYTES,
     Sample,
     Stated,
     doubt_of_points,
     likely_separator,
     row_blocks,
+    separator_of,
     split_fields,
 )
 from gnnloom.pipeline.sources.reading.text_table import (
@@ -80,15 +83,12 @@ from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import WHOLE, floats_of_ticks
 from gnnloom.storage.option import Option
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
 _ANY_ID = np.iinfo(np.int64).max
-#: Characters of the longest separator.
-_MOST_DELIMITER: Final = 8
-
-#: What a user says who gives no option.
+#: The statements of a user who gives no option.
 _NOTHING: Final = Stated()
 _HEADER_HINT = "; if the first line names the columns, add `--header`"
 _HINTS = {
@@ -116,7 +116,7 @@ class TextEdges:
         width: number of fields of every line; 0 if lines may have further fields.
         range_bytes: size of a range.
         block_bytes: number of bytes parsed at a time.
-        opened: what the first lines of each file show. Tasks, which do not need it, get none.
+        opened: facts from the first lines of each file; empty in tasks, which do not need them.
     """
 
     files: tuple[SourceFile, ...]
@@ -167,11 +167,6 @@ class TextEdges:
         """
         check_values(weights=weights, times=times)
         files, wanted = open_files(locations), column_names(columns, weights=weights, times=times)
-        is_odd = not delimiter.isascii() or any(map(str.isalnum, delimiter))
-        if delimiter != "tab" and (len(delimiter) > _MOST_DELIMITER or is_odd):
-            raise InputError(
-                f"delimiter {delimiter!r}: expected a character such as ';', up to {_MOST_DELIMITER} of them, or tab"
-            )
         if comment != "none" and (len(comment) > 1 or not comment.isascii() or comment.isalnum()):
             raise InputError(f"comment {comment!r}: expected one character such as '#', or none")
         for file in files:
@@ -179,8 +174,9 @@ class TextEdges:
                 raise _no_edges(file)
         if wanted:
             weights, extra_columns = not times and len(wanted) == 3, True
-        between = b"\t" if delimiter == "tab" else delimiter.encode()
-        stated = Stated(header, wanted, between, comment, weights or times, decimal, extra_columns, are_edges=True)
+        stated = Stated(
+            header, wanted, separator_of(delimiter), comment, weights or times, decimal, extra_columns, are_edges=True
+        )
         found = [_look(file, stated, times=times) for file in files]
         tables, opened = tuple(table for table, _ in found), tuple(lines for _, lines in found)
         if times:
@@ -331,6 +327,17 @@ class TextEdges:
             return ""
         return next((fault for end in table.ends if end < len(fields) and (fault := id_fault(fields[end]))), "")
 
+    def check_beginning(self, *, are_names: bool) -> None:
+        """Read the first lines of each file as edges.
+
+        Raises:
+            InputError: a line is not an edge.
+        """
+        source = replace(self, block_bytes=SAMPLE_BYTES, range_bytes=SAMPLE_BYTES)
+        for span in source.ranges():
+            if not span.start:
+                next(source.read_names(span) if are_names else source.read(span), None)
+
     def read_names(self, span: SourceRange) -> Iterator[NameChunk]:
         """Read one range, with ids as names.
 
@@ -355,7 +362,7 @@ class TextEdges:
         Args:
             name: the id, as a name or as digits.
             ends: columns of ids to look at: 0 for sources, 1 for targets.
-            reason: what is wrong with the id.
+            reason: the fault of the id.
         """
         between = self.tables[span.file].separator if self._is_plain(span.file) else b"\t"
         for block in self._blocks(span, comments=self._comments, refused=b"\t"):
@@ -549,6 +556,11 @@ class TextEdges:
                 raise bad_line(file, block.place(int(line_at[edge])), reason)
         if wrong:
             reason = name_parser.REASONS.get(wrong) or REASONS[wrong] + self._hint(number, wrong)
+            if wrong == OPEN_COMMENT:
+                sign = text[at:].tobytes().lstrip()[:1].decode()
+                reason += (
+                    f"; add `{shell_command('--comment', sign)}` to skip such lines, or `--comment none` to read them"
+                )
             raise bad_line(file, block.place(at), reason)
         given = floats_of_ticks(block.ticks[:count]) if block.ticks is not None else values[:count]
         return NameChunk.valued(sources, targets, given if self._is_valued else None, times=self.times)
@@ -577,6 +589,8 @@ def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[Tex
         table = TextTable(stated.separator or likely_separator(file.location, b""))
         return table, FirstLines((), (), str(error), str(error), Suggestion())
     table = find_table(file, sample, stated)
+    if sample.is_whole and len(sample.rows) <= bool(table.header):
+        raise _no_edges(file)
     if not times:
         check_first_rows(file, sample, stated, table)
     table = with_times(file, sample, table) if times else table

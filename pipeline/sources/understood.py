@@ -23,12 +23,12 @@ class Understood:
         format: name of its format.
         facts: how it is read, as JSON.
         sentences: the same for people; the first one goes on after the name of the file.
-        question: what the first lines leave open, and the options that answer it; empty if nothing.
+        question: a question that the first lines leave open, with the options that answer it; empty if there is none.
         columns: headings of the columns.
         rows: the first rows, with the text of each cell.
-        are_names: the ids are names; None if that is not known.
-        flags: flags of `gnnloom ingest` that read the file as it is, each with its value.
-        is_stated: the user said which columns are read.
+        are_names: whether the ids are names; None if that is not known.
+        flags: flags of `gnnloom ingest` for this reading of the file, each with its value.
+        is_stated: whether the user chose the columns.
     """
 
     location: str
@@ -75,7 +75,7 @@ def of_vertices(location: str, format_name: str, how: str, option: str, what: st
     Args:
         how: how the file is read, for people.
         option: the option that names the file.
-        what: what the array is read from, for people.
+        what: the part of the file that holds the array, for people.
         ids: where the ids of the rows are, for people; empty if row k belongs to vertex k.
     """
     whose = f"the ids of the vertices are in {ids}" if ids else "row k belongs to vertex k"
@@ -104,7 +104,7 @@ def ids_question(name: str) -> str:
 
 
 def joined(found: Sequence[Understood]) -> list[Understood]:
-    """Arrays of the same table in one: what they have in common is said once."""
+    """One description of arrays of the same table, which states common facts once."""
     tables: dict[tuple[str, str, str], list[Understood]] = {}
     for each in found:
         tables.setdefault((each.location, each.sentences[0], each.sentences[-1]), []).append(each)
@@ -118,7 +118,7 @@ def joined(found: Sequence[Understood]) -> list[Understood]:
 
 
 def understood_of(source: object, locations: Sequence[str], format_name: str) -> list[Understood]:
-    """Descriptions of how a source is read; only the format if the source says no more."""
+    """Descriptions of the reading of a source; only the format if the source has no others."""
     if isinstance(source, Legible):
         return list(source.understood())
     return [Understood(location, format_name) for location in locations]

@@ -1,4 +1,4 @@
-"""The tasks of stages: phases, where they run, sizes, memory budgets, progress, and what is done again after a kill.
+"""The tasks of stages: phases, the clusters that run them, sizes, memory budgets, progress, and recovery after a kill.
 
 Imports nothing else of the pipeline, and no Dask.
 """

@@ -35,7 +35,7 @@ FEW_ENTRIES = 10_000_000
 class Cluster(Protocol):
     """Runs tasks, ``workers`` at a time, each within ``memory`` bytes.
 
-    Temporary files of the tasks go to the folder of ``scratch``, in files of its sizes.
+    Temporary files of the tasks go to the folder of ``scratch``, with the file sizes that it sets.
     """
 
     workers: int

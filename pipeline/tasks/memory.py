@@ -23,8 +23,8 @@ MINIMUM_MEMORY = 448 * MIB
 #: Bytes that a task holds to write up to four arrays: a chunk of 4 MiB of each, and its compressed copy.
 WRITING_BYTES = 32 * MIB
 
-#: Share of its buffers that a task fills with what it reads of a source before it writes that. The rest is for a second
-#: order of the same rows, the chunk that is being read, what it is parsed from, and pages of a mapped file.
+#: Share of its buffers that a task fills with rows of a source before it writes them. The rest is for a second order of
+#: the same rows, the chunk that is being read, the text that it is parsed from, and pages of a mapped file.
 _GATHERED_SHARE = 1 / 4
 
 
@@ -47,7 +47,7 @@ def rows_that_fit(memory: int, row_bytes: int, held: int = 0) -> int:
 
     Args:
         row_bytes: bytes that the task holds for a row at its peak, all copies and temporary arrays counted.
-        held: bytes that it holds besides, whatever the number of rows.
+        held: bytes that it holds in addition, for any number of rows.
 
     Raises:
         BudgetError: the memory leaves no room for buffers.

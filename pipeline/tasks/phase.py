@@ -1,7 +1,7 @@
-"""A stage is a plan: phases, each a list of tasks, which are run with measured sizes or counted with stated ones.
+"""A stage is a plan of phases, each a list of tasks: plans are run with measured sizes, or counted with stated ones.
 
 A phase is data. Two functions read it: :func:`run` and :func:`count`; :func:`results` runs a phase that leaves no
-records. The code that makes the phases of a stage knows nothing of clusters, of leftovers of earlier commands, or of
+records. The code that makes the phases of a stage does not depend on clusters, leftovers of earlier commands, or
 output.
 """
 
@@ -36,7 +36,7 @@ class Needs:
     Attributes:
         reads, writes: bytes of uncompressed data.
         opens: temporary files that it opens to read.
-        memory: bytes that it holds at most, besides what every worker holds.
+        memory: bytes that it holds at most, in addition to the base memory of a worker.
     """
 
     reads: int = 0
@@ -62,9 +62,9 @@ class Task:
     """Common fields of most tasks.
 
     Attributes:
-        writer: of the artifact that they are for.
-        name: of the record.
-        needs: what the task will do.
+        writer: writer of the artifact.
+        name: name of the record.
+        needs: expected work of the task.
     """
 
     writer: ArtifactWriter
@@ -75,14 +75,14 @@ class Task:
 class WorkFiles:
     """Files that the tasks of one phase leave for later phases; compared by identity.
 
-    By itself, it stands for the records of the tasks and nothing else.
+    The class itself has no files, only the records of the tasks.
     """
 
     def create(self) -> None:
         """Make the files, empty, before the first task runs."""
 
     def is_intact(self, record: TaskRecord) -> bool:  # noqa: ARG002 - a record is intact if it can be read
-        """Whether what a task wrote is still there."""
+        """Whether the files that a task wrote are still there."""
         return True
 
     def publish(self, records: Sequence[TaskRecord]) -> None:
@@ -107,7 +107,7 @@ class Phase:
         makes_arrays: the tasks write arrays of the artifact.
         arrays: arrays of temporary files that a task reads, for the limit of opened files.
         repeats: how often it runs at most, if that depends on the data.
-        at_most: whether what the tasks need depends on the data, so that more than they need is stated.
+        at_most: whether the needs of the tasks depend on the data and are stated as upper bounds.
     """
 
     name: str
@@ -123,16 +123,16 @@ class Phase:
 
 
 def run(phases: Sequence[Phase], cluster: Cluster, writer: ArtifactWriter, keep: Sequence[WorkFiles] = ()) -> list[str]:
-    """Run what no earlier command has done; returns the names of all tasks that make arrays.
+    """Run the tasks that no earlier command has done; returns the names of all tasks that make arrays.
 
     Tasks whose files are lost run again if these files are needed: by tasks of a later phase that have to run, or, if
-    no phase reads them, by the caller. Files are removed when they are not needed any more.
+    no phase reads them, by the caller. Files are removed once they are no longer needed.
 
     Args:
-        keep: files that the caller needs, whether phases read them or not.
+        keep: files that the caller needs, even if no phase reads them.
     """
     pending = _pending(phases, writer, keep)
-    # What is not needed was left by a command that was killed before it removed it.
+    # Files that are not needed were left by a command that was killed before it removed them.
     _remove_unread(pending, [files for phase in phases for files in phase.files])
     while pending:
         now = pending.pop(0)
@@ -163,7 +163,7 @@ def records_of(phase: Phase, writer: ArtifactWriter) -> list[TaskRecord]:
 
 
 def missing_tasks(phase: Phase, writer: ArtifactWriter, needed: Sequence[WorkFiles] = ()) -> list[PlannedTask]:
-    """The tasks of a phase without a record, or whose part of the files that are needed is lost; in their order."""
+    """The tasks of a phase without a record, or whose part of the needed files is lost; in their order."""
     recorded = writer.recorded_of(task.name for task in phase.tasks)
     return [
         task
@@ -270,7 +270,7 @@ def _counted(phase: Phase) -> PhaseCount:
 
 
 def temporary_bytes(phases: Sequence[Phase]) -> int:
-    """Bytes of temporary files at their peak, if nothing was done before: what is read last is removed then."""
+    """Peak bytes of temporary files, if nothing was done before; files are removed once they are no longer needed."""
     held: list[tuple[Phase, int]] = []
     most = 0
     for number, phase in enumerate(phases):
@@ -283,7 +283,7 @@ def temporary_bytes(phases: Sequence[Phase]) -> int:
 
 
 def client_bytes(phases: Iterable[PhaseCount]) -> int:
-    """Bytes that the client holds for the tasks of the largest phase, if it is the scheduler as well."""
+    """Bytes that the client holds for the tasks of the largest phase, if the client is also the scheduler."""
     return TASK_BYTES * max((phase.tasks for phase in phases), default=0)
 
 
@@ -295,7 +295,7 @@ def total_tasks(phases: Iterable[PhaseCount]) -> int:
 def repairing(stage: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Run a stage again, without the file, if a temporary file is damaged.
 
-    A stage makes what it finds missing, so that a file that is removed is made again, and nothing else.
+    A stage makes missing files only, so a file that is removed is made again, and nothing else.
 
     Raises:
         CorruptError: files are damaged again and again.
@@ -311,8 +311,8 @@ def repairing(stage: Callable[Parameters, Result]) -> Callable[Parameters, Resul
                 error.path.unlink(missing_ok=True)
                 last = error
         raise CorruptError(
-            f"{last.path.parent}: temporary files there are damaged again and again; check the disk, remove what is"
-            " unfinished with `gnnloom catalog gc`, and run the command again"
+            f"{last.path.parent}: temporary files there are damaged again and again; check the disk, remove unfinished"
+            " artifacts with `gnnloom catalog gc`, and run the command again"
         ) from last
 
     return repaired

@@ -1,4 +1,4 @@
-"""The sizes that stages plan with: of stored artifacts, from their manifests, or stated before these exist."""
+"""The sizes with which stages plan: measured ones from manifests of stored artifacts, or stated ones."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class GraphSizes:
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes of a nonzero in memory: the column id and, if there is one, the weight; times are read by few."""
+        """Bytes of a nonzero in memory: the column id and, if there is one, the weight; few stages read the times."""
         return int(index_dtype(self.num_columns).itemsize) + (WEIGHT_BYTES if self.weighted else 0)
 
 
@@ -223,7 +223,7 @@ class TypedSizes:
         return sorted(bounds)
 
     def union_nnz(self, spec: UnionSpec) -> list[int]:
-        """Entries of each block of the union, at most, if the entries of a matrix are spread evenly over its blocks."""
+        """Most entries of each block of the union, if entries are spread evenly over the blocks of a matrix."""
         bounds = self.union_bounds(spec)
         total = np.zeros(len(bounds) - 1, np.float64)
         for first, sizes in self.matrices(spec):
@@ -236,7 +236,7 @@ class TypedSizes:
         return [math.ceil(each) for each in total]
 
     def union(self, spec: UnionSpec) -> GraphSizes:
-        """The sizes of the union, at most: an entry of several relations is there once."""
+        """Upper bounds of the sizes of the union, which has an entry of several relations once."""
         bounds, nnz = self.union_bounds(spec), self.union_nnz(spec)
         num_bytes = sum(nnz) * int(index_dtype(self.num_vertices).itemsize) + 24 * self.num_vertices
         rows = tuple(np.diff(bounds).tolist())
@@ -279,7 +279,7 @@ class VertexSizes:
 
     @classmethod
     def plain(cls, num_vertices: int, num_features: int, num_classes: int, store: str = "float32") -> VertexSizes:
-        """Features, one class and a split for every vertex; as if nothing could be compressed.
+        """Features, one class and a split for every vertex, without compression.
 
         Args:
             store: dtype of the features.
@@ -324,7 +324,7 @@ class PartSizes:
 
     @classmethod
     def of(cls, partition: Partition) -> PartSizes:
-        """The parts of a stored partition, as they were measured."""
+        """The measured sizes of a stored partition."""
         quality = partition.quality
         sent = tuple(quality["volume_per_part"])
         return cls(

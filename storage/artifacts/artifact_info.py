@@ -61,7 +61,7 @@ class ArtifactInfo:
     def read(cls, kind: str, path: Path) -> ArtifactInfo:
         """Read what a listing shows of the artifact in a folder."""
         manifest = (path / MANIFEST, "complete")
-        # A commit writes the manifest before it drops the plan, so if both were missing there is a manifest by now.
+        # A commit writes the manifest before it drops the plan, so if both were missing, the manifest exists by now.
         for source, state in (manifest, (path / WORK / "plan.json", "incomplete"), manifest):
             try:
                 content = read_json(source)

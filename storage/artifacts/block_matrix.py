@@ -32,7 +32,7 @@ class BlockMatrix:
 
     Attributes:
         artifact: the artifact.
-        prefix: what the paths of the matrix's arrays begin with: empty, or a folder and a slash.
+        prefix: beginning of the paths of the matrix's arrays: empty, or a folder and a slash.
         num_rows, num_columns: shape of the matrix.
         nnz: number of nonzeros.
         weighted: whether the nonzeros have weights.
@@ -206,7 +206,7 @@ class BlockWriter:
             num_columns: columns of the matrix.
             data_dtype: dtype of the values; None for a pattern.
             num_rows: rows of the whole matrix; by default ``num_columns``.
-            prefix: what the paths of the matrix's arrays begin with; see :class:`BlockMatrix`.
+            prefix: beginning of the paths of the matrix's arrays; see :class:`BlockMatrix`.
             values: name of the array of values; by default ``time`` or ``data``.
             positions: name of an array of positions of the nonzeros; empty for none.
         """

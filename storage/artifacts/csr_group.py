@@ -1,4 +1,4 @@
-"""The Zarr group of a stored CSR matrix: the attributes by which SciPy and anndata users know it.
+"""The Zarr group of a stored CSR matrix, with the attributes that SciPy and anndata use.
 
 The arrays ``indptr``, ``indices`` and (for weighted matrices) ``data`` lie in the group.
 """

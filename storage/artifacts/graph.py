@@ -20,7 +20,7 @@ from gnnloom.storage.wording import counted
 
 
 def refuse_types(path: Path) -> InputError:
-    """The error where a graph without types is needed and one with types is found."""
+    """The error for a graph with types where a graph without types is needed."""
     return InputError(
         f"{path}: a graph with types; a model of your own trains on it (`gnnloom train NAME --mode neighbor --of-type"
         " TYPE --model mymodule:Model`, or with --relation NAME instead of --of-type); `gnnloom catalog`, `gnnloom"
@@ -60,7 +60,7 @@ class Graph(BlockMatrix, SourceIds):
         return int(self.artifact.facts.get("entries", self.nnz))
 
     def row_entries(self, first: int, nonzeros: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(num_rows,) int64 entries that make the work of some rows: their nonzeros, or the edges of all relations.
+        """(num_rows,) int64 work for some rows: the number of their nonzeros, or of the edges of all relations.
 
         Args:
             first: number of the first row.

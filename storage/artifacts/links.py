@@ -22,7 +22,7 @@ from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.wording import counted
 
-#: What is known of a pair: nothing but that it is one, its class, or a number.
+#: The value of a pair: none, its class, or a number.
 PAIR, CLASS, NUMBER = "pair", "class", "number"
 #: dtype of the values of each kind.
 VALUE_DTYPES: Final = MappingProxyType({CLASS: "int64", NUMBER: "float32"})
@@ -65,7 +65,7 @@ class LinkedRelation:
 
 
 class Links:
-    """The pairs of all splits. A pair's number is its place among the pairs of its split.
+    """The pairs of all splits. A pair's number is its position in its split.
 
     Attributes:
         num_pairs: pairs of each split.
@@ -131,7 +131,7 @@ class Links:
 
     @property
     def num_targets(self) -> int:
-        """Numbers that are known of a pair."""
+        """Number of known target values of a pair."""
         return int(self.kind == NUMBER)
 
     @property

@@ -20,12 +20,13 @@ class MappedPairs:
 
     Attributes:
         pair: (num_pairs, 2) int64 sources and targets.
-        value: (num_pairs,) their classes or numbers; None without.
-        negative: (num_pairs, num_negatives) int64 targets that are negatives of each pair; None without.
-        negative_source: (num_pairs, num_replaced) int64 sources that are; None without.
-        pool: (num_pooled, 2) int64 sources and targets of the negatives that all pairs share; None without.
-        key: (num_pairs,) int64 ascending :func:`pair_keys` of training pairs; None of other splits, and if all training
-            pairs are edges of the message graph.
+        value: (num_pairs,) classes or numbers of the pairs; None if they have no values.
+        negative: (num_pairs, num_negatives) int64 targets that are negatives of each pair; None if there are none.
+        negative_source: (num_pairs, num_replaced) int64 sources that are negatives of each pair; None if there are
+            none.
+        pool: (num_pooled, 2) int64 sources and targets of the negatives that all pairs share; None if there are none.
+        key: (num_pairs,) int64 ascending :func:`pair_keys` of training pairs; None for other splits, and if all
+            training pairs are edges of the message graph.
     """
 
     pair: NDArray[np.int64]

@@ -12,7 +12,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
 from gnnloom.storage.format.vertex_arrays import SPLIT, VERTEX_ARRAYS, label_name
 
-#: Vertices whose split and labels are looked at together.
+#: Vertices whose split and labels are compared together.
 _PIECE: Final = 1 << 18
 #: Stands for no vertex among the codes of a split.
 _NO_CODE: Final = 255

@@ -36,7 +36,7 @@ def value_path(step: int, block: int) -> str:
 
 
 def num_blocks(num_features: int) -> int:
-    """Blocks of columns of a matrix."""
+    """Number of blocks of columns of a matrix."""
     return -(-num_features // COLUMNS)
 
 
@@ -51,7 +51,7 @@ def stored_chunk_rows(num_vertices: int) -> int:
 
 
 class Propagated:
-    """The stored steps of a propagation, in the order of the dataset's vertices. Step 0, the matrix itself, is not.
+    """The stored steps of a propagation, in the order of the dataset's vertices; step 0, the matrix, is not stored.
 
     Attributes:
         of: the matrix that was propagated: ``feature``, or ``label`` for the classes of the training vertices.
@@ -94,7 +94,7 @@ class Propagated:
 
     @property
     def num_blocks(self) -> int:
-        """Blocks of columns of each step."""
+        """Number of blocks of columns of each step."""
         return num_blocks(self.num_features)
 
     def read(

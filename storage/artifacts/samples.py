@@ -266,7 +266,7 @@ def pack_blocks(blocks: Sequence[CSR]) -> dict[str, tuple[NDArray[Any], str]]:
 
 
 class PackedRows:
-    """Takes the packed features of batches, one after the other, with one chunk of them in memory."""
+    """Takes the packed features of batches, one after the other, with one chunk in memory."""
 
     def __init__(self, array: ArrayReader) -> None:
         self._array, self._num_left = array, len(array)
@@ -280,14 +280,14 @@ class PackedRows:
             hot: (num_vertices,) rows of frequent vertices in ``hot_feature``, or ``PACKED``.
 
         Raises:
-            CorruptError: fewer rows than that are left.
+            CorruptError: too few rows are left.
         """
         places = np.flatnonzero(hot == PACKED)
         if len(places) > self._num_left:
             raise CorruptError(f"{self._array.where}: fewer features or labels than its batches have")
         rows = buffers.take((len(hot), *self._array.shape[1:]), self._array.dtype)
         if len(hot_feature):
-            # Fills every row, which saves a copy of the frequent ones; packed rows are then overwritten.
+            # Fills every row, to save a copy of the frequent ones; packed rows are overwritten afterwards.
             np.take(hot_feature, hot, axis=0, out=rows, mode="clip")
         while len(places):
             if not len(self._chunk):
@@ -324,7 +324,7 @@ class Cursor:
         """The next block, from the arrays ``drawn``, ``indices`` and, if there is one, ``data``.
 
         Raises:
-            CorruptError: the arrays have less, or a column is out of range.
+            CorruptError: the arrays are too short, or a column is out of range.
         """
         # Taken first, so that no more memory is allocated than the stored rows need.
         drawn = self.take("drawn", num_rows)

@@ -29,7 +29,7 @@ class StoredBlock:
     """Some rows of a stored matrix, in a buffer that a later block overwrites.
 
     Attributes:
-        rows: the rows; ``row_offset`` is the first of them.
+        rows: the rows; ``row_offset`` is the number of the first row.
         num_bytes, num_files: stored bytes and files read for these rows.
     """
 
@@ -191,7 +191,7 @@ class _EntryStream:
         if start != self._position:
             self._left, self._position = self._left[:0], start - start % length
         skipped, filled, num_bytes, num_files = start - self._position, len(self._left), 0, 0
-        # From the buffer of the range before: another one, in which nobody writes, or this one.
+        # From the buffer of the previous range: another buffer, which nobody writes, or this one.
         buffer[:filled] = self._left
         while self._position + filled < stop:
             chunk = (self._position + filled) // length

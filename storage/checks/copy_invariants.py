@@ -36,7 +36,7 @@ def _transpose_contents(artifact: Artifact) -> Contents:
     return graph_contents(Graph(artifact))
 
 
-#: What the copies of each kind of artifact hold.
+#: The arrays in the copies of each kind of artifact.
 _CONTENTS: Final[Mapping[str, Callable[[Artifact], Contents]]] = MappingProxyType(
     {
         "graph": _graph_contents,

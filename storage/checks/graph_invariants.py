@@ -63,7 +63,7 @@ def check_names(artifact: Artifact, prefix: str) -> None:
     """Check that every vertex has a name, and that the names fill their text.
 
     Args:
-        prefix: what the paths of the arrays begin with.
+        prefix: beginning of the paths of the arrays.
 
     Raises:
         CorruptError: an invariant is broken.
@@ -151,7 +151,7 @@ def check_union(artifact: Artifact) -> None:
     try:
         matrices, united = union_of(artifact).opened(), union_of(artifact).united()
     except (KeyError, GnnloomError):
-        # Its own check reports what is wrong with the graph.
+        # The check of the graph reports its faults.
         return
     total = 0
     for start in range(0, union.num_vertices, _CHUNK):
@@ -210,7 +210,7 @@ def _check_columns(relation: Relation) -> None:
     """Check that each edge has a value in each column, and a row of the table, which no other edge has.
 
     Raises:
-        CorruptError: an edge has not, or the manifest says something else.
+        CorruptError: an edge lacks a value or a row, or the manifest disagrees.
     """
     artifact = relation.artifact
     for name in EDGE_ARRAYS:

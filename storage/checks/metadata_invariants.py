@@ -45,7 +45,7 @@ def check_metadata(artifact: Artifact) -> None:
 
 
 def _check_key(artifact: Artifact) -> None:
-    """Check that the artifact has the name that follows from what it was made from."""
+    """Check that the artifact has the key that follows from its parameters and inputs."""
     manifest = artifact.manifest
     wanted = artifact_key(artifact.kind, artifact.parameters, artifact.inputs, artifact.version)
     if (manifest["kind"], manifest["key"], wanted) != (artifact.kind, artifact.key, artifact.key):
@@ -59,7 +59,7 @@ def check_lists(dataset: Dataset) -> tuple[str | None, str | None]:
     """Check the metadata of a dataset and of its kinds of artifacts.
 
     Returns:
-        What is damaged, and which list for Zarr readers is outdated; None for nothing.
+        Messages about damage, and about an outdated list for Zarr readers; None if there is none.
     """
     # The folder of a kind may just have been made for its first artifact or run.
     kinds = [kind for kind in (*SCHEMAS, "runs") if (dataset.path / kind / METADATA).exists()]
@@ -79,7 +79,7 @@ def _outdated(dataset: Dataset, groups: list[str]) -> str | None:
         listed = listed_nodes(dataset.path / folder)
         prefix = "" if folder == "." else f"{folder}/"
         wanted = lists[folder]
-        # A list that has become too long is written no more.
+        # A list that has become too long is no longer written.
         if listed is not None and (
             wanted is None or _settled(dataset, listed, prefix) != _settled(dataset, wanted, prefix)
         ):

@@ -1,4 +1,4 @@
-"""Finds files that gnnloom did not write, such as modules that a stranger hopes to have imported.
+"""Finds files that gnnloom did not write, such as Python modules that somebody put there to be imported.
 
 Complete artifacts have a stricter check (:func:`gnnloom.storage.checks.tree_invariants.check_tree`): their manifests
 list every file. The names of everything else follow from what writers write. Names that begin with a dot belong to
@@ -36,7 +36,7 @@ _RUN: Final = re.compile(
         )
     )
 )
-#: The folder of a logger, which may write anything but code.
+#: The folder of a logger, which may write any files except code.
 _LOGGED: Final = re.compile(rf"(?!(?:{_OWN_FOLDERS})/)[^/]+/.+")
 _CODE: Final = (*all_suffixes(), ".pyd", ".pth")
 

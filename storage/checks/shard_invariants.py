@@ -61,7 +61,7 @@ def check_row_shards(artifact: Artifact, nnz: int | None) -> None:
         )
     for prefix, total in totals.items():
         if total.sent != total.awaited:
-            raise CorruptError(f"{artifact.path}: {prefix}send_row: what ranks send is not what the others wait for")
+            raise CorruptError(f"{artifact.path}: {prefix}send_row: ranks do not send the rows that others wait for")
         if nnz is not None and total.nnz != nnz:
             raise CorruptError(
                 f"{artifact.path}: {prefix}own and halo have {counted(total.nnz, 'entry')}, the graph has {nnz}"

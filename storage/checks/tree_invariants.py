@@ -1,4 +1,4 @@
-"""Every byte of the metadata, and every name: a folder of arrays holds what its records say, and nothing else.
+"""Checks that a folder of arrays has exactly the files in its records, and the metadata that gnnloom writes.
 
 Metadata is compared as text with what gnnloom writes: JSON that another program reads the same may still be damaged.
 """
@@ -62,7 +62,7 @@ def check_group(path: Path, attributes: Mapping[str, Any] | None = None) -> None
         wanted = group_metadata(content["attributes"] if attributes is None else attributes)
         listing = content.get("consolidated_metadata")
         if listing is not None:
-            # What is listed is compared with what is there elsewhere, since it may just be changing.
+            # Another check compares the lists with the files, which may be changing at this moment.
             nodes = listing["metadata"]
             wanted["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
         if content != wanted:

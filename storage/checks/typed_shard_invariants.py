@@ -60,7 +60,7 @@ def check_typed_row_shards(artifact: Artifact, graph: TypedGraph | None) -> None
             f"{artifact.path}: {counted(num_owned, 'row')} on all ranks are not the {shards.num_vertices} vertices"
         )
     if (sent - awaited) & _MASK:
-        raise CorruptError(f"{artifact.path}: send_row: what ranks send is not what the others wait for")
+        raise CorruptError(f"{artifact.path}: send_row: ranks do not send the rows that others wait for")
     for relation in shards.relations:
         nnz, found = entries[relation.name]
         where = f"{artifact.path}: relation {relation.name}"

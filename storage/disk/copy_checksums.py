@@ -1,8 +1,8 @@
-"""Checksums of the files of an uncompressed copy, and a note of each node on which files it has compared with them.
+"""Checksums of the files of an uncompressed copy, and a record for each node of the files that it has compared.
 
 ``checksums.json`` in the copy's folder has a checksum for every block of every file. The first process of a node that
-uses the copy compares them, and notes the inode, size and times of the files in a ``checked-*.json``. As long as these
-stay the same, and the node runs, no process of the node compares again: whatever changes a file changes its times.
+uses the copy compares them, and notes the inode, size and times of the files in a ``checked-*.json``. No process of the
+node compares again until these change or the node restarts: any change of a file changes its times.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ChecksumFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Writes what is buffered.
+        # Writes the buffered data.
         with naming(self._path):
             self._file.close()
 
@@ -85,7 +85,7 @@ def write_checksums(folder: Path, files: dict[str, dict[str, Any]]) -> None:
     """Write the checksums of a copy.
 
     Args:
-        files: by name, what :meth:`ChecksumFile.content` gave.
+        files: by name, the result of :meth:`ChecksumFile.content`.
     """
     write_json(folder / CHECKSUMS, {"block_bytes": _BLOCK_BYTES, "files": files}, durable=False)
 
@@ -98,7 +98,7 @@ class ContentCheck(Protocol):
         ...
 
     def end(self) -> None:
-        """Check what only shows when all bytes are known; raises CorruptError."""
+        """Run the checks that need all bytes; raises CorruptError."""
         ...
 
 
@@ -200,7 +200,7 @@ def note_checked(folder: Path, found: dict[str, list[int]] | None) -> None:
     """Note that this node has compared files; where nothing can be written, the next process compares them again.
 
     Args:
-        found: what :func:`identities` gave before they were compared.
+        found: result of :func:`identities` before the files were compared.
     """
     if found is None:
         return

@@ -41,7 +41,7 @@ def write_json(
         indent: see :func:`json_text`.
 
     Returns:
-        What :func:`json_text` makes of ``content``.
+        The text of ``content``, as :func:`json_text` gives it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json_text(content, indent=indent)
@@ -186,7 +186,7 @@ def _fsync(path: str | Path) -> None:
 
 def sync_paths(paths: Iterable[Path]) -> None:
     """Make files and the names in folders durable, several at a time."""
-    # The disk orders what waits for it, and file systems of clusters answer many requests at once.
+    # The disk orders waiting requests, and file systems of clusters answer many requests at once.
     with ThreadPoolExecutor(_SYNCING) as pool:
         for _ in pool.map(_fsync, dict.fromkeys(paths)):
             pass
@@ -201,7 +201,7 @@ def sync_tree(path: Path) -> None:
 
 
 def refuse_link(path: Path) -> Path:
-    """The path, whether or not it exists, unless it is a link, which would lead what is written below it elsewhere.
+    """Return the path, which need not exist, unless it is a link: files written below a link would go elsewhere.
 
     Raises:
         CorruptError: it is a link.
@@ -218,7 +218,7 @@ def existing_folder(folder: Path) -> Path:
 
 
 def user_path(text: str | Path) -> Path:
-    """The path that a user gives, in which ``~`` and ``~NAME`` at the begin stand for the home of an existing user."""
+    """The path that a user gives, in which ``~`` or ``~NAME`` at the beginning stands for a user's home."""
     # Path.expanduser fails for a file that is named so, and Path takes `./` away, which says that it is a file.
     return Path(os.path.expanduser(text))  # noqa: PTH111
 

@@ -1,4 +1,4 @@
-"""Zarr groups: what lets any Zarr tool walk from a dataset down to its arrays."""
+"""Zarr groups, through which any Zarr tool walks from a dataset down to its arrays."""
 
 from __future__ import annotations
 

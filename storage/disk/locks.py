@@ -1,4 +1,4 @@
-"""Advisory locks on artifacts and runs: whoever writes one holds its lock, which the system releases on any exit."""
+"""Advisory locks on artifacts and runs: the writer holds the lock, which the system releases on any exit."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def share(lock: Path) -> int:
 
 def is_shared(lock: Path) -> bool:
     """Whether a living process holds the lock on a file, for writing or shared."""
-    # Nobody has locked what a link leads to: see _open.
+    # Nobody has locked the target of a link: see _open.
     if lock.is_symlink() or not lock.exists():
         return False
     try:

@@ -1,4 +1,4 @@
-"""Temporary folders that can be told from those that a killed process left behind."""
+"""Temporary folders that can be distinguished from folders that a killed process left behind."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files below a URL, in any storage that fsspec supports: S3, Google Cloud Storage, Azure, servers, memory, folders.
 
-Storages fail in hundreds of ways and languages. Every failure becomes one error with one line, without credentials.
+Storages report failures in many ways. Every failure becomes an error of one line, without credentials.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RemoteFolder:
             return found
 
     def make(self, folder: str) -> None:
-        """Make a folder, where files can only be written into folders."""
+        """Make a folder, if the storage writes files only into existing folders."""
         protocol = self._files.protocol
         if _WITHOUT_FOLDERS.isdisjoint([protocol] if isinstance(protocol, str) else protocol):
             with self._speaking(folder):
@@ -112,7 +112,7 @@ class RemoteFolder:
 
     @contextmanager
     def _speaking(self, name: str) -> Iterator[None]:
-        """Say in one line what a storage says in an error."""
+        """Report an error of the storage in one line."""
         try:
             yield
         except GnnloomError:

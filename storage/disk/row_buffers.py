@@ -35,7 +35,7 @@ class RowBuffers:
         except Empty:
             memory = _fresh(needed)
         if len(memory) < needed:
-            # Let go of the small buffer before there is another one.
+            # Release the small buffer before another one is allocated.
             del memory
             memory = _fresh(needed)
         return memory[:needed].view(dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""Rows of a mapped array in windows: what many batches read of it is read together, each block of the file once.
+"""Reads rows of a mapped array in windows: the rows of many batches together, each block of the file once.
 
 Batches read few rows of every page. The rows of many batches, sorted, have most rows of some blocks of the file; such
 blocks are read whole, and of the others the pages that have rows. Rows that the window before has are copied from it.
@@ -60,7 +60,7 @@ class RowWindow:
 
 
 class RowWindows:
-    """Windows of a mapped array, one after the other. When one is read, only the one before may be in use.
+    """Windows of a mapped array, one after the other. When a window is read, only the previous window may be in use.
 
     Memory: twice ``most`` rows.
     """

@@ -68,7 +68,7 @@ class ValueCheck:
         self._count += values.size
 
     def end(self) -> None:
-        """Check what only shows when all values are known."""
+        """Run the checks that need all values."""
         if not isinstance(self._rule, Ascending):
             return
         if self._count == 0:

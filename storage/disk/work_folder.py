@@ -15,15 +15,16 @@ from typing import Final
 from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.faults import fault_point
 
-#: What the names of work folders in scratch space begin with.
+#: Prefix of the names of work folders in scratch space.
 _OURS: Final = "gnnloom-"
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """The folder of the temporary files of an artifact, and the sizes that decide how its tasks divide the files.
+    """The folder of the temporary files of an artifact, and the sizes that decide how its tasks divide the work.
 
-    The bytes of the artifact do not depend on these sizes. Tests make them small, so that little data has many files.
+    The bytes of the artifact do not depend on these sizes, except for the sizes of row blocks, which are part of the
+    format. Tests make them small, so that little data has many blocks, files and steps.
 
     Attributes:
         folder: folder that all tasks see; None for the folder of the artifact.
@@ -40,6 +41,28 @@ class Scratch:
             that the smallest workers have for buffers, and a second of work.
         slice_bytes: minimum of the bytes that a range of keys takes from each source on average. With fewer, a task
             would mostly search for the keys of its range and wait for short reads.
+        spill_entries: maximum number of entries of a spill file (32 to 96 MiB). Larger files would make neither pass of
+            the sort faster.
+        merge_entries: entries of spill files that a merge holds at a time.
+        sorted_entries: maximum number of entries of a row block that a task sorts at a time; None for what the memory
+            of the worker allows.
+        read_edges: edges of a stored matrix, or of numbered edges, that a task reads at a time.
+        range_rows: rows of a matrix whose pointers a task holds at a time: 16 MiB. Graphs of up to 2^31 vertices have
+            no larger blocks.
+        step_entries: entries of a matrix that a task works on at a time, where it holds more for each than the entry;
+            of pairs of vertices, a quarter of the number.
+        gathered_bytes: bytes of keys that a task gathers before it sorts and writes them; None for what the memory of
+            the worker allows.
+        merged_bytes: bytes of keys that a task merges at a time; None for what the memory of the worker allows.
+        routed_bytes: maximum number of bytes of rows of a table that a task gathers for a run, unless the memory of the
+            worker is smaller.
+        bucket_bytes: bytes of the values, and of the ids of the vertices, of a bucket of such rows.
+        task_pieces: pieces, of four chunks, that a task writes of an array of vertex data.
+        block_entries: maximum number of entries (including added self loops) of a row block, unless a single unit has
+            more. Sorting them takes 128 MiB (224 MiB with weights), so a worker with the default memory sorts a block
+            at once. Part of the format.
+        block_rows: maximum number of rows of a row block, unless a single unit has more: at the 48 bytes that a task
+            holds for each, they take 192 MiB. Part of the format.
     """
 
     folder: Path | None = None
@@ -50,6 +73,19 @@ class Scratch:
     spill_files: int = 512
     range_bytes: int = 32 << 20
     slice_bytes: int = 64 << 10
+    spill_entries: int = 1 << 23
+    merge_entries: int = 1 << 21
+    sorted_entries: int | None = None
+    read_edges: int = 1 << 21
+    range_rows: int = 1 << 21
+    step_entries: int = 1 << 20
+    gathered_bytes: int | None = None
+    merged_bytes: int | None = None
+    routed_bytes: int = 512 << 20
+    bucket_bytes: int = 24 << 20
+    task_pieces: int = 16
+    block_entries: int = 1 << 23
+    block_rows: int = 1 << 22
 
 
 #: Temporary files in the artifact's own folder.

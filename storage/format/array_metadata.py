@@ -1,4 +1,4 @@
-"""The metadata of a Zarr array, read and written without Zarr; the bytes are those that Zarr writes.
+"""The metadata of a Zarr array, read and written without Zarr, with the bytes that Zarr writes.
 
 Zarr opens an array through its event loop, which takes a few milliseconds. An artifact has thousands of small arrays,
 and a checkpoint dozens.

@@ -219,7 +219,7 @@ class ArrayReader:
         self.record = record
         self._where = root / record.path
         self._counter = counter if counter is not None else ReadCounter()
-        #: What the values must be; None allows all.
+        #: Requirement for the values; None allows all.
         self.rule = None if bounds is None else Within(*bounds)
         try:
             self._chunks = ChunkReader(self._where)
@@ -342,7 +342,7 @@ class ArrayReader:
         if self.rule is not None:
             # Without the zeros that fill up the last chunk: they need not lie within the bounds.
             own = chunk[: len(self) - number * self.chunk_rows]
-            remedy = "remove what the array belongs to and make it again"
+            remedy = "remove the artifact or run that has the array, and make it again"
             ValueCheck(str(self._chunks.file(number)), self.rule, remedy).add(own)
 
     def _count(self, num_bytes: int) -> None:

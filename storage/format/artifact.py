@@ -223,7 +223,7 @@ class ArtifactWriter:
         return self.path / WORK
 
     def new_aside(self) -> Path:
-        """Return a new path on the artifact's own file system, for what gets its final name by a rename.
+        """Return a new path on the artifact's own file system, for a file or folder that is renamed later.
 
         The name is random, so that two workers that make the same piece never write to one file.
         """

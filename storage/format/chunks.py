@@ -1,4 +1,4 @@
-"""The chunks of a Zarr array, read and written in the caller's thread; the bytes are those that Zarr writes.
+"""The chunks of a Zarr array, read and written in the caller's thread, with the bytes that Zarr writes.
 
 Zarr passes every chunk to an event loop and a pool of threads, and copies it twice. That costs as much as the
 compression, and ten times as much for a small chunk. gnnloom needs neither: a chunk has one writer, and a process reads
@@ -182,7 +182,7 @@ class ChunkReader:
         if wanted and found != wanted:
             raise ValueError(
                 f"its checksum {found} is not {wanted}, which the manifest names: the file was damaged, or comes from"
-                " another artifact; restore it, or remove what it belongs to and make it again"
+                " another artifact; restore it, or remove its artifact or run and make it again"
             )
         return encoded
 

@@ -78,7 +78,7 @@ def list_artifact(folder: Path, sections: Iterable[str], num_arrays: int) -> Non
     """Write the list of an artifact or, if that would be too long, of each of its sections.
 
     Args:
-        num_arrays: number of its arrays; the list has at least as many nodes.
+        num_arrays: number of its arrays, a lower bound of the number of nodes.
     """
     if num_arrays <= MOST_NODES:
         write_list(folder)
@@ -105,7 +105,7 @@ def _put_list(folder: Path, nodes: Nodes | None, *, durable: bool = False) -> No
 
 
 def listed_nodes(folder: Path) -> Nodes | None:
-    """The nodes that a group lists, none if its list makes no sense; None if it has no list."""
+    """The nodes that a group lists: no nodes if the list is invalid, None if there is no list."""
     found = read_json(folder / METADATA, sealed=False).get("consolidated_metadata")
     if not isinstance(found, dict):
         return None
@@ -126,7 +126,7 @@ def refresh_list(dataset: Path) -> None:
 
 
 def are_lists_current(dataset: Path) -> bool:
-    """Whether the lists of a dataset and of its kinds of artifacts say what they should."""
+    """Whether the lists of a dataset and of its kinds of artifacts are current."""
     folders = ((dataset / folder, nodes) for folder, nodes in wanted_lists(dataset).items())
     return all((folder / METADATA).exists() and listed_nodes(folder) == nodes for folder, nodes in folders)
 
@@ -183,13 +183,13 @@ def list_checkpoints(folder: Path, known: Mapping[str, Nodes] | None = None) -> 
 
 
 def outdated_run_lists(run: Path) -> list[Path]:
-    """Folders of a run whose lists do not say what is there, the inner ones first."""
+    """Folders of a run whose lists are outdated, inner folders first."""
     inner = [run / name for name in (_BEST, _CHECKPOINTS, PREDICTIONS, REPLACED_PREDICTIONS)]
     folders = [folder for folder in (*inner, run) if (folder / METADATA).exists()]
     return [folder for folder in folders if listed_nodes(folder) not in (None, nodes_below(folder))]
 
 
 def refresh_run_lists(run: Path) -> None:
-    """Write the outdated lists of a run again; called by who holds its lock."""
+    """Write the outdated lists of a run again; called by the process that holds its lock."""
     for folder in outdated_run_lists(run):
         write_list(folder)

@@ -1,14 +1,14 @@
-"""Uncompressed copies of an artifact's arrays, which all processes of a node map: one copy of them in its memory.
+"""Uncompressed copies of an artifact's arrays, which all processes of a node map and share in memory.
 
 Compressed chunks cannot be read at random. For random access the arrays are copied once to plain ``.npy`` files, in
-``DATASET/.mapped/KIND-KEY``, and mapped. The page cache holds them once, whatever the number of processes. A copy is a
+``DATASET/.mapped/KIND-KEY``, and mapped. The page cache holds each file once, for any number of processes. A copy is a
 cache: it can be made again from the artifact at any time.
 
 * A process that uses a copy holds its lock, shared, for as long as it holds any of the arrays.
 * The first process that opens a copy makes it, under a second lock; the others wait. It appears whole, by a rename.
-* The first process of each node compares the copy with the checksums beside it (see
+* The first process of each node compares the copy with the checksums next to it (see
   :mod:`gnnloom.storage.disk.copy_checksums`), and its values with the rules of its arrays, again if a file has changed
-  since. A damaged copy is made anew.
+  since. A damaged copy is made again.
 * ``gnnloom catalog gc`` removes copies that no process uses; ``gnnloom catalog verify`` compares copies with their
   artifacts.
 """
@@ -218,7 +218,8 @@ def _use_copy(path: Path, contents: Contents) -> int:
         return os.open(path, os.O_RDONLY)
     try:
         if not is_checked(path, _files(contents)):
-            # One process of all nodes checks or makes the copy; the others wait, and see on their node what it did.
+            # One process of all nodes checks or makes the copy; the others wait, and then look at the result on their
+            # own node.
             with locked(path.parents[1], _CHECK_KIND, path.name, common=f"the uncompressed copy of {path.name}"):
                 _check_or_make(path, contents)
     except BaseException:
@@ -273,7 +274,7 @@ def _check_unwritable(path: Path, contents: Contents) -> None:
 
 
 def _write_copy(path: Path, contents: Contents) -> None:
-    # First, because there may not be room for two copies. Processes that have mapped the damaged files keep them.
+    # First, because the disk may lack room for two copies. Processes that have mapped the damaged files keep them.
     _remove_damaged(path)
     needed = sum(content.num_bytes for content in contents.values())
     free = shutil.disk_usage(path.parent).free
@@ -358,7 +359,7 @@ def _compare(found: bytes, wanted: bytes | memoryview, path: Path, what: str) ->
 
 
 def _close_after(descriptor: int, arrays: list[np.memmap[Any, Any]]) -> None:
-    """Close the file of a lock when the last of these arrays is gone."""
+    """Close the file of a lock when the last array is gone."""
     left = len(arrays)
 
     def count_down() -> None:

@@ -28,7 +28,7 @@ _COPY_ROWS = 1 << 20
 #: Bytes that a checksum covers at most: few enough that they are still in the cache when they are written or compared.
 _PIECE_BYTES: Final = 1 << 18
 
-#: What to do if a temporary file has changed.
+#: Advice for a temporary file that has changed.
 AGAIN: Final = "run the command again; if that happens again, look for faults of the disk and of the memory"
 
 Rows = slice | NDArray[np.int64]
@@ -69,9 +69,9 @@ class _Piece(NamedTuple):
 class RecordedArray:
     """An array in a temporary file, and the checksums of the values that were meant to be in it.
 
-    Checksums are taken of values in memory, before they are written, and stay in memory. So whatever changes the file,
-    from the moment at which values are handed over, is found by :meth:`check`, which its user calls when the array has
-    been read, before anything that follows from it is kept.
+    Checksums are taken of values in memory, before they are written, and stay in memory. So :meth:`check` finds any
+    change of the file after the values were handed over. Its user calls it when the array has been read, before any
+    result that depends on it is kept.
     """
 
     def __init__(self, folder: Path, what: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:

@@ -86,7 +86,7 @@ _TRANSPOSE = {
 _GRAPH = {
     **_MATRIX,
     **_RELATIONS,
-    # What the table of a relation says about each edge.
+    # The columns of a relation's table for each edge.
     "relation/*/weight": ArraySpec(("edge",), ("float32",), required=False),
     "relation/*/time": ArraySpec(("edge",), ("int64", "float64"), required=False),
     "relation/*/feature": ArraySpec(("edge", "value"), ("float32", "float16"), required=False),

@@ -34,7 +34,7 @@ class LocalNumbers:
         return cls(vertex[order], order)
 
     def __call__(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """(num_ids,) int64 local numbers of global ids, all of which are own vertices."""
+        """(num_ids,) int64 local numbers of global ids; all must be ids of own vertices."""
         owns_all = len(self.ascending) and int(self.ascending[-1]) == len(self.ascending) - 1
         # Ascending ids that end like this are 0 to n-1. Otherwise a binary search, without a table of all vertices.
         found = ids.astype(np.int64, copy=False) if owns_all else np.searchsorted(self.ascending, ids)

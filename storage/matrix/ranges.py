@@ -23,7 +23,7 @@ def split_range(size: int, parts: int, number: int) -> Span:
 def range_of(size: int, parts: int, position: Positions) -> Positions:
     """Number of the range, of ``parts`` ranges of 0..size-1, that holds a position; see :func:`split_range`.
 
-    Of an array of positions, an array of numbers; the product of a position and ``parts`` must fit int64 then.
+    An array of positions gives an array of numbers; the product of a position and ``parts`` must then fit int64.
     """
     # Position x lies in the last range i that begins at or before it, i * size // parts <= x; for integers that is
     # i * size < (x + 1) * parts.

@@ -1,4 +1,4 @@
-"""Times as whole numbers of a unit, and floats in the same order, as which they travel while edges are sorted.
+"""Times as whole numbers of a unit, represented by floats in the same order while edges are sorted.
 
 The sort moves eight bytes of a float64 with an edge, compares them and never computes with them. So it also moves any
 int64 time, as the float whose bits are the number; bits of tiny floats are skipped, which some processors take for 0.

@@ -1,7 +1,7 @@
 """The figures of an epoch as users see them: counted from 1, with one name each, wherever they are shown.
 
 Stored lines count epochs from 0 and have the sizes of messages by kind, as ``bytes`` and ``messages``. Tables, the
-Python API, the log and other programs' logs show what this module makes of them.
+Python API, the log and other programs' logs show the figures that this module derives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 #: Stored figures that have a number for every kind of message, and what users see.
 _SHOWN = {"bytes": "bytes_sent", "messages": "messages_sent"}
-#: Entries of a line that say which epoch it is and how it ran, and not what it reached or cost.
+#: Entries of a line that identify the epoch and describe how it ran, rather than its results or costs.
 _FACTS = {"epoch", "threads"}
 
 

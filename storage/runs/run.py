@@ -48,7 +48,7 @@ RUN_FILES: Final = frozenset(
     {_CONFIG, _METRICS, _RESULT, _INPUTS, _FORECAST, PROVENANCE, SAVED_RECIPE, MLFLOW_ID, TRANSFER}
 )
 
-#: Where ranks of an earlier job that stood still reported what they waited for.
+#: Reports of ranks of an earlier job that stood still, with the reason of their waiting.
 _WAITING = ".waiting"
 
 #: Entries of a line of metrics that are not single numbers, and their types.
@@ -310,7 +310,7 @@ class Run:
         kept = [line for line in self.metrics() if line["epoch"] < first_epoch]
         # The result goes first: with it, a kill in the next lines would leave a run that counts as finished.
         (self.path / _RESULT).unlink(missing_ok=True)
-        # A run may continue with other settings, whose forecast is another one, or on which there is none.
+        # A run may continue with other settings, for which the forecast differs or does not exist.
         (self.path / _FORECAST).unlink(missing_ok=True)
         shutil.rmtree(self.path / _WAITING, ignore_errors=True)
         if first_epoch == 0:

@@ -72,10 +72,11 @@ class Transfer:
 class AllEdges(Links):
     """Stands for the links of a graph that no pairs were drawn from: models read all of its edges."""
 
-    def __init__(self, graph: Graph | TypedGraph, transfer: Transfer, relation: str | None = None) -> None:
+    def __init__(self, graph: Graph | TypedGraph, transfer: Transfer | None, relation: str | None = None) -> None:
         """Read nothing.
 
         Args:
+            transfer: what the run knows of the values of pairs; None if these do not matter.
             relation: the relation of a graph with types whose pairs are scored.
         """
         self.artifact, self.num_vertices = graph.artifact, graph.num_vertices
@@ -88,8 +89,10 @@ class AllEdges(Links):
         self.num_pairs = MappingProxyType(dict.fromkeys(LINK_SPLITS, 0))
         self.graph = self.message_graph = graph.artifact.key
         self.together = False
-        self.kind, self.num_classes = transfer.kind, transfer.num_classes
-        self.class_names = transfer.class_names
+        self.kind, self.num_classes, self.class_names = "", 0, ()
+        if transfer is not None:
+            self.kind, self.num_classes = transfer.kind, transfer.num_classes
+            self.class_names = transfer.class_names
 
     @property
     def trains_on_edges(self) -> bool:

@@ -14,7 +14,7 @@ from gnnloom.storage.sampling.vertex import members
 
 
 class ClusterSampler(SubgraphSampler):
-    """Takes some parts at a time of a random order of all, another one in every epoch.
+    """Takes the next parts of a random order of all parts, which differs between epochs.
 
     Args:
         parts: the vertices of each part.

@@ -17,7 +17,7 @@ from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, other_neighbor
 
-#: Vertices in a frontier if nothing else is said, and the least drawn vertices per vertex of the frontier: in a larger
+#: Vertices in a frontier by default, and the least drawn vertices per vertex of the frontier: in a larger
 #: frontier, most vertices of a batch would be uniform.
 FRONTIER: Final = 1000
 _LEAST_DRAWN: Final = 8
@@ -29,9 +29,9 @@ class FrontierSampler(SubgraphSampler):
     """Starts from a frontier of uniform vertices and replaces popped vertices by neighbors, until ``size`` are drawn.
 
     A step pops a vertex of the frontier with a probability proportional to its degree, without its self loop. A uniform
-    neighbor takes its place. The batch has the first frontier and all that came after. Where a neighbor has no neighbor
-    itself (in directed graphs), a uniform vertex takes its place in turn; so it does when no vertex of the frontier has
-    a neighbor.
+    neighbor takes its place. The batch has the first frontier and all vertices that follow. If the neighbor has no
+    neighbors itself (in directed graphs), or if no vertex of the frontier has a neighbor, a uniform vertex takes the
+    place instead.
 
     Args:
         frontier: vertices in the frontier, at most ``size``; by default 1000, or an eighth of ``size`` if that is less.
@@ -179,7 +179,7 @@ def _draw_followers(
     follower: NDArray[np.int64],
     degree_after: NDArray[np.int64],
 ) -> int:
-    """Draw the vertices that will take the places of these positions, and their degrees; return the next counter."""
+    """Draw the successors of the vertices at some positions, and their degrees; return the next counter."""
     for position in positions:
         if weight[position] > 0:
             follower[position], counter = other_neighbor(key, counter, indptr, indices, member[position])

@@ -1,12 +1,12 @@
 """GraphSAINT's normalization from counts, for samplers whose probabilities are not known.
 
-Samplers draw some vertices and edges more often than others. A counted pre-sampling estimates how often; the loss of a
-vertex, and what an edge carries, are divided by that. Zeng et al. (GraphSAINT, ICLR 2020), section 3.2.
+Samplers draw some vertices and edges more often than others. A counted pre-sampling estimates their frequencies; the
+loss of a vertex and the message of an edge are divided by them. Zeng et al. (GraphSAINT, ICLR 2020), section 3.2.
 
-With N batches and a count C, the inverse of C / N is infinite on average, and with zeros left out too large. One more
-batch that has everything removes this: if batches are independent and have a vertex with probability p, then (N + 1) /
-(C + 1) is 1 / p on average, less (1 - (1 - p)^(N + 1)) / p, which is what the batches lack that miss it all. Likewise,
-(C + 1) / (D + 1) for an edge that D of the C batches with its target have.
+With N batches and a count C, the inverse of C / N is infinite on average, and too large if zeros are left out. Counting
+one more batch that has everything corrects this: if batches are independent and have a vertex with probability p, then
+the mean of (N + 1) / (C + 1) is (1 - (1 - p)^(N + 1)) / p, which differs from 1 / p only by the probability that no
+batch has the vertex. Likewise, (C + 1) / (D + 1) for an edge that D of the C batches with its target have.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CountedNormalization(Normalization):
 
     @property
     def mean_count(self) -> float:
-        """Counted batches that had a vertex, on average over the vertices."""
+        """Number of counted batches that had a vertex, averaged over the vertices."""
         return float(self.vertex_count.mean())
 
     def weights(self, sample: Sample) -> Weights:

@@ -22,7 +22,7 @@ _MOST_DRAWS: Final = 256
 
 @njit(cache=True, nogil=True, inline="always")
 def num_neighbors(indptr: NDArray[np.int64], loop: NDArray[np.bool_], vertex: int) -> int:
-    """Neighbors of a vertex other than itself."""
+    """Number of neighbors of a vertex other than itself."""
     # Not below 0, whatever ``loop`` says: samplers draw from a row that is not empty.
     return max(0, int(indptr[vertex + 1] - indptr[vertex] - loop[vertex]))
 
@@ -91,9 +91,9 @@ class Weights:
         loss: (num_vertices,) float64 weights of the losses of the sample's vertices, 1 / (n p) for a vertex that a
             batch has with probability p (1 / lambda, over n): their weighted sum is, on average, the mean over all
             vertices.
-        entry: (nnz,) float64 factors of the block's nonzeros: the probability that a batch has the row's vertex, over
-            that it has the nonzero (1 / alpha). A row's weighted sum is, on average over the batches with the row, that
-            of the whole row.
+        entry: (nnz,) float64 factors of the block's nonzeros: the probability that a batch has the row's vertex,
+            divided by the probability that it has the nonzero (1 / alpha). On average over the batches with the row,
+            the row's weighted sum equals the sum of the whole row.
     """
 
     loss: NDArray[np.float64]
@@ -101,7 +101,7 @@ class Weights:
 
 
 class Normalization(ABC):
-    """How often batches contain each vertex and each nonzero. Methods may be called from any number of threads."""
+    """Frequency of each vertex and each nonzero in batches. Methods may be called from any number of threads."""
 
     @abstractmethod
     def weights(self, sample: Sample) -> Weights:
@@ -160,7 +160,7 @@ class SubgraphSampler(Sampler, ABC):
             (num_drawn,) int64, ascending.
         """
 
-    def exact_normalization(self, *, symmetric: bool) -> Normalization | None:  # noqa: ARG002 - for those that need it
+    def exact_normalization(self, *, symmetric: bool) -> Normalization | None:  # noqa: ARG002 - subclasses need it
         """The normalization from the probabilities of the draws; None if the probabilities are unknown.
 
         Args:

@@ -14,7 +14,7 @@ from gnnloom.storage.wording import counted
 
 
 class VertexSampler(SubgraphSampler):
-    """Takes ``size`` vertices at a time of a random order of all, another one in every epoch."""
+    """Takes the next ``size`` vertices of a random order of all vertices, which differs between epochs."""
 
     kind = "vertex"
 

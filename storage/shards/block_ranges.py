@@ -36,11 +36,11 @@ class RowRange:
         return np.diff(self.pointers)
 
 
-def row_ranges(graph: BlockMatrix, number: int) -> Iterator[RowRange]:
-    """Read the row pointers of one block in ranges of about ``RANGE_ROWS`` rows."""
+def row_ranges(graph: BlockMatrix, number: int, most_rows: int = RANGE_ROWS) -> Iterator[RowRange]:
+    """Read the row pointers of one block in ranges of about ``most_rows`` rows."""
     pointers, num_nonzeros = graph.stored_pointers(number), graph.stored_nonzeros(number)
     first, before = graph.block_rows[number], np.empty(0, np.int64)
-    for start, stop in pointers.ranges(RANGE_ROWS):
+    for start, stop in pointers.ranges(most_rows):
         # A row ends where the next one begins, which is the last pointer of the range before.
         found = RowRange(first, np.concatenate([before, pointers.read(start, stop)]))
         check_some_offsets(pointers.where, found.pointers, num_nonzeros)

@@ -146,7 +146,7 @@ class ForwardReader:
 
     def read(self, start: int, stop: int) -> Array:
         """Read rows ``start`` to ``stop``."""
-        # ``held`` begins at ``start``: what earlier ranges have read and this one may need again.
+        # ``held`` begins at ``start``: rows that earlier ranges have read and this one may need again.
         held, first = self._held[start - self._start :], start
         known = start + len(held)
         if stop > known:
@@ -158,7 +158,7 @@ class ForwardReader:
             held, first = (np.concatenate([held, fresh]), start) if len(held) else (fresh, known)
         # The last row is kept: the next range of row pointers begins with it.
         self._start = max(start, stop - 1)
-        # A copy: a view would keep everything that was read in memory.
+        # A copy: a view would keep all rows that were read in memory.
         self._held = held[self._start - first :].copy()
         return held[start - first : stop - first]
 

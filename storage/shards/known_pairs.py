@@ -1,12 +1,12 @@
 """Pairs that are known to be true: the edges of the message graph, and the pairs of all splits.
 
-This is the one definition for all that leaves out what is true: ranks among all vertices, the best targets of a vertex,
-and hard negatives. Pairs may not be edges of any graph, such as pairs from files; held-out edges are no edges of the
+Everything that leaves out true pairs uses this definition: ranks among all vertices, the best targets of a vertex, and
+hard negatives. Pairs may not be edges of any graph, such as pairs from files; held-out edges are no edges of the
 message graph, but pairs. In a symmetric graph, and where links hold both directions of an edge out together, a pair is
 known if its reverse is.
 
 Training knows less: the edges of the message graph and the training pairs. Negatives that avoided the pairs for
-validation and testing would give these away.
+validation and testing would reveal these pairs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.removal import entry_positions
 from gnnloom.storage.shards.block_ranges import row_ranges
 
-#: Entries of the graph, and pairs of links, that are read at a time.
+#: Entries of the graph and pointers of its rows, and pairs of links, that are read at a time.
 _ENTRIES: Final = 1 << 20
 _PAIRS: Final = 1 << 18
 #: Vertices per search for known targets. Every search reads all edges once, which takes much less time than to score
@@ -49,7 +49,7 @@ def known_targets(graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) 
 
     Args:
         graph: the message graph of the links, or their relation in it.
-        sources: (num_sources,) int64, any of them several times.
+        sources: (num_sources,) int64, possibly with repeats.
 
     Returns:
         (num_sources,) int64 where the list of each source begins, (num_sources,) where it ends, and (num_listed,) int64
@@ -58,7 +58,7 @@ def known_targets(graph: BlockMatrix, links: Links, sources: NDArray[np.int64]) 
     found = _Partners(sources, links.num_vertices)
     for block in range(graph.num_blocks if len(sources) else 0):
         columns = graph.columns(block)
-        for span in row_ranges(graph, block):
+        for span in row_ranges(graph, block, _ENTRIES):
             for start, stop in columns.ranges(_ENTRIES, int(span.pointers[0]), int(span.pointers[-1])):
                 # The row of an entry is the last one that begins at or before it; empty rows begin where others do.
                 row_of, column = _rows(span.first, span.pointers, start), columns.read(start, stop)
@@ -78,7 +78,7 @@ def partners_in_pairs(links: Links, splits: Iterable[str], vertices: NDArray[np.
     """The other ends of the pairs of some splits that have some vertices as one end; reads all pairs once.
 
     Args:
-        vertices: (num_vertices,) int64, any of them several times.
+        vertices: (num_vertices,) int64, possibly with repeats.
         end: which end the vertices are, 0 for the source. They are either if reverses count.
 
     Returns:
@@ -129,7 +129,7 @@ class _Partners:
 
 @dataclass(frozen=True)
 class KnownInTraining:
-    """Says which pairs are known in training; see the module.
+    """Finds the pairs that are known in training; see the module.
 
     Attributes:
         matrix: the message graph, or the relation of the pairs in it.

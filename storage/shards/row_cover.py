@@ -1,12 +1,12 @@
 """Covers of the blocks between two ranks, which say where a sum is sent in place of several rows.
 
-A product with a matrix M needs, on rank p, the rows of rank q for the nonzeros of the block M[p, q]. Rank q may send
-a row j of its own, which serves all nonzeros of column j, or the sum over the columns of a target row i of p, which
-serves all nonzeros of row i. What serves all nonzeros is a vertex cover of the block; the least is never above the
-smaller side, and so never above the rows that are sent otherwise (for training on many ranks: SuperGCN, arXiv
-2411.16025). No shard holds the cover: it is computed when a rank reads its shard. Rank p has the block in the halo of
-its rows of M, and q has the transposed block in the halo of its rows of the transpose of M. Both find the same cover
-without a message, see :func:`~gnnloom.storage.matrix.cover.minimum_cover`.
+A product with a matrix M needs, on rank p, the rows of rank q for the nonzeros of the block M[p, q]. Rank q may send a
+row j of its own, which serves all nonzeros of column j, or the sum over the columns of a target row i of p, which
+serves all nonzeros of row i. Rows and sums that together serve all nonzeros are a vertex cover of the block. A minimum
+cover is never larger than the smaller side, and so never larger than the number of rows that are sent otherwise (for
+training on many ranks: SuperGCN, arXiv 2411.16025). No shard holds the cover: it is computed when a rank reads its
+shard. Rank p has the block in the halo of its rows of M, and q has the transposed block in the halo of its rows of the
+transpose of M. Both find the same cover without a message, see :func:`~gnnloom.storage.matrix.cover.minimum_cover`.
 
 Both halves of an exchange are products: q multiplies its own rows with a matrix that has a row of one entry for each
 row that it sends, and a row of M for each sum; and p multiplies what arrives with its halo, where a column of one entry
@@ -69,8 +69,8 @@ class CoveredMatrix:
 def covered(matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR], vertex: NDArray[np.int64]) -> CoveredMatrix:
     """Cover the blocks of a rank's matrix with rows and sums.
 
-    Beside the result, it holds three numbers for each row that a rank sends or receives without a cover, and the
-    transpose of the largest block with what its cover takes.
+    In addition to the result, it holds three numbers for each row that a rank sends or receives without a cover, the
+    transpose of the largest block, and the memory of its cover.
 
     Args:
         matrix: the rank's rows of the matrix.

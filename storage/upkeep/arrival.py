@@ -1,6 +1,6 @@
 """Arrival of a dataset in a catalog, from an archive or a URL: checked first, and visible at once or not at all.
 
-What comes from elsewhere may be hostile: names are plain and stay below the dataset, and sizes are checked before
+Data from elsewhere may be hostile: names must be plain and stay below the dataset, and sizes are checked before
 anything is written.
 """
 
@@ -123,7 +123,7 @@ def publish(aside: Path, final: Path, source: str, shown: str) -> None:
 
     Args:
         source: where the dataset comes from, for messages.
-        shown: what messages about files in it name instead of the folder.
+        shown: name of the folder in messages about its files.
 
     Raises:
         CorruptError: the dataset is damaged.
@@ -146,7 +146,7 @@ def _check_contents(source: str, shown: str, folder: Path) -> None:
     """Check the digests of everything: a well-formed source can hold a damaged dataset."""
     try:
         dataset = Dataset(folder)
-        # A process that was killed may not have listed what it made, and a run can go on while it is exported.
+        # A process that was killed may not have listed its files, and a run can go on while it is exported.
         refresh_lists(dataset)
         problems = [finding.problem for finding in verify_dataset(dataset, quick=True) if finding.problem]
     except GnnloomError as error:

@@ -272,6 +272,6 @@ def _is_quiet(path: Path) -> bool:
         # Of all entries: writing into a file changes neither the time of its folder nor of the folders above.
         newest = max(entry.stat().st_mtime for entry in (path, *path.rglob("*")))
     except FileNotFoundError:
-        # Something vanished during the walk, so a process is changing it right now.
+        # A file vanished during the walk, so a process is changing the folder right now.
         return False
     return time.time() - newest > QUIET_SECONDS

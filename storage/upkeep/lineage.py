@@ -1,4 +1,4 @@
-"""Traces where artifacts come from and what was made from them, and counts the disk space that they use."""
+"""Traces the inputs and outputs of artifacts, and counts the disk space that they use."""
 
 from __future__ import annotations
 

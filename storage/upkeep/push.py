@@ -113,7 +113,7 @@ def push_dataset(
 ) -> dict[str, Any]:
     """Copy the complete artifacts and the runs of a dataset to a URL, which has the dataset when all of it is there.
 
-    Unfinished artifacts are left out. A run may continue meanwhile; its metrics are copied up to now.
+    Unfinished artifacts are left out. A run may continue meanwhile; its metrics are copied up to this moment.
 
     Args:
         url: a folder of its own, in any storage that fsspec supports.
@@ -221,7 +221,7 @@ def _pieces(path: Path, size: int, piece: int) -> Iterator[bytes]:
 
 
 def each_at_once(items: Iterable[Item], work: Callable[[Item], None], at_once: int) -> None:
-    """Work on several items at the same time, in threads; the first error ends all of it."""
+    """Work on several items at the same time, in threads; the first error stops all work."""
     source, lock, is_over = iter(items), Lock(), Event()
 
     def take() -> Iterator[Item]:

@@ -1,4 +1,4 @@
-"""Removing one artifact or run, unless something was made from it."""
+"""Removes one artifact or run, unless another artifact was made from it."""
 
 from __future__ import annotations
 

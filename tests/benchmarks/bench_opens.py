@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -33,7 +32,6 @@ import numpy as np
 from gnnloom.pipeline.external_sort import spill
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
-from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
@@ -108,9 +106,9 @@ def _prepared(
     catalog, cluster = Catalog(folder / "catalog"), InProcessCluster()
     edges, few_edges = (_edges(folder, scale) for scale in (ingest_scale, shard_scale))
     # Blocks are whole units of rows, so smaller units make as many blocks of a smaller graph.
-    smaller = (spill, "MIN_SHIFT", max(0, shard_scale - num_blocks.bit_length()))
-    with _limits([(sort_plan, "BLOCK_ENTRIES", (2 * EDGE_FACTOR << shard_scale) // num_blocks), smaller]):
-        dataset = _ingest(catalog, few_edges, "blocks", cluster)
+    cut_finely = Scratch(block_entries=(2 * EDGE_FACTOR << shard_scale) // num_blocks)
+    with patch.object(spill, "MIN_SHIFT", max(0, shard_scale - num_blocks.bit_length())):
+        dataset = _ingest(catalog, few_edges, "blocks", InProcessCluster(scratch=cut_finely))
     graph, feature = dataset.graph(), folder / "feature.npy"
     np.save(feature, np.random.default_rng(0).random((graph.num_vertices, WIDTH), np.float32))
     ingest_vertices(dataset, NumpyVertices.open(feature=str(feature)), cluster)
@@ -148,15 +146,6 @@ def _ingest(
     dataset, source = catalog.create(name), replace(NumpyEdges.open([str(edges)]), range_edges=range_edges)
     ingest_graph(dataset, source, IngestOptions(undirected=True), cluster)
     return dataset
-
-
-@contextmanager
-def _limits(limits: Sequence[tuple[Any, str, int]]) -> Iterator[None]:
-    """Run with other limits; each is a module, the name of a constant, and its value."""
-    with ExitStack() as stack:
-        for module, name, value in limits:
-            stack.enter_context(patch.object(module, name, value))
-        yield
 
 
 class _OpenCounter:

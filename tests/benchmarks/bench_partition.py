@@ -104,8 +104,8 @@ NAMED: tuple[tuple[str, float], ...] = (
 _QUICKEST = 4
 #: Runs the command with hypergraphs of any size partitioned in rounds.
 _IN_ROUNDS = (
-    "from gnnloom.pipeline.partition.multilevel import disk_hypergraph, out_of_core\n"
-    "disk_hypergraph.FEW_PINS = out_of_core.FEW_PINS = 0\n"
+    "from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS\n"
+    "object.__setattr__(LEVEL_STEPS, 'few_pins', 0)\n"
     "from gnnloom.workflows.cli.main import main\n"
     "main()"
 )

@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.options import DrawOptions, FileOptions
 from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links
-from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds, out_of_core
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_partition
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
@@ -35,15 +34,15 @@ from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, for_work
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError
-from gnnloom.storage.format import arrays as stored_arrays
 from support.commands import artifact_digests
 from support.edge_files import write_edges
 from support.fits import fit_by_hash
 from support.graphs import random_adjacency, store_graph, store_vertices
+from support.scratch import small_chunks
 from support.typed_tables import random_problem
 
-#: A few hundred keys or hashes for each range, so that there are several.
-SMALL_RANGES = Scratch(range_bytes=20_000, slice_bytes=1)
+#: A few hundred keys or hashes for each range, and a few rows for each task, so that there are several.
+SMALL_RANGES = Scratch(range_bytes=20_000, slice_bytes=1, task_pieces=2)
 HERE = InProcessCluster(scratch=SMALL_RANGES)
 NUMBERS = [pytest.param(2), *(pytest.param(number, marks=pytest.mark.long) for number in (1, 3, 4))]
 
@@ -85,9 +84,8 @@ def test_an_ingest_of_names_whatever_the_ranges_of_the_file(catalog: Catalog, tm
 
 @pytest.mark.slow
 def test_an_ingest_of_vertex_data(catalog: Catalog, workers: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Planned in the client only, so the workers need not know: many chunks, pieces and tasks.
-    monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 4096)
-    monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
+    # Planned in the client only, so the workers need not know: many chunks.
+    small_chunks(monkeypatch, 4096)
     model = StochasticBlockModel(4001, 10, num_features=9)
     adjacency = random_adjacency(4001, 20_000, 0, symmetric=True)
     digests = set()
@@ -100,18 +98,15 @@ def test_an_ingest_of_vertex_data(catalog: Catalog, workers: Cluster, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("few", [0, pytest.param(1 << 23, marks=pytest.mark.long)])
-def test_a_multilevel_partition(catalog: Catalog, workers: Cluster, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Planned in the client only, so the workers need not know.
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", few)
-    monkeypatch.setattr(move_rounds, "ROUNDS", 2)
-    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (2, 1.5))
+def test_a_multilevel_partition(catalog: Catalog, workers: Cluster, few: int) -> None:
+    steps = LevelSteps(few_pins=few, rounds=2, random_passes=2)
     adjacency = random_adjacency(1500, 10000, 1, symmetric=False)
     options = PartitionOptions(70, "multilevel", preset="flat", imbalance=0.1)
     digests = set()
     for number, cluster in enumerate((HERE, workers)):
         dataset = catalog.create(f"g{number}")
         graph = store_graph(dataset, adjacency, symmetric=False)
-        digests.add(partition_graph(dataset, graph, options, cluster).artifact.digest)
+        digests.add(partition_graph(dataset, graph, options, cluster, steps=steps).artifact.digest)
     assert len(digests) == 1
 
 

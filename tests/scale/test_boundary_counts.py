@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from scale.test_counts import MOST_OPENS, check_opens
 from scale.test_multilevel_counts import check_bytes
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel import boundary_rings, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.boundary_refine import (
     BoundaryRefinement,
     refine_boundary,
@@ -28,6 +28,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import Setting, store_vector
 from gnnloom.pipeline.partition.multilevel.plan import boundary_phases
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count
@@ -65,7 +66,7 @@ def test_the_pins_are_read_once_however_wide_the_boundary_is(graph: Described) -
     pins = graph.nnz + graph.num_vertices
     # Only the search for cut nets reads all pins; a step reads bytes of every vertex and net, and what fits in memory.
     per_vertex = sum(phase.bytes_read * phase.repeats for phase in counted) - 2 * 8 * pins - (WIDEST + 1) * 8 * MEMORY
-    assert per_vertex <= 64 * graph.num_vertices + PARTS * 16 * (graph.num_vertices / pieces._TASK_VERTICES + 1)
+    assert per_vertex <= 64 * graph.num_vertices + PARTS * 16 * (graph.num_vertices / LEVEL_STEPS.task_vertices + 1)
 
 
 @cases
@@ -86,11 +87,8 @@ def test_the_client_describes_few_tasks(graph: Described) -> None:
 def test_a_boundary_is_refined_by_the_counted_tasks_that_open_the_counted_files(
     tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(boundary_rings, "_RANGE_PINS", 1000)
-    monkeypatch.setattr(boundary_rings, "_SCAN_PINS", 500)
-    monkeypatch.setattr(pieces, "_TASK_VERTICES", 200)
-    hypergraph = ladder(tmp_path, weighted=weighted)
+    steps = LevelSteps(few_pins=0, range_pins=1000, scan_pins=500, task_vertices=200)
+    hypergraph = replace(ladder(tmp_path, weighted=weighted), steps=steps)
     n = hypergraph.num_vertices
     # Files that are counted lie below a folder of this name.
     folder = tmp_path / ".work"

@@ -13,23 +13,12 @@ from scale.counted_cluster import Metered, MeteredCluster, OpenCounter
 from scale.scale_graphs import GRAPHS, Described
 from scale.test_counts import LARGEST, check_opens, long_if
 
-from gnnloom.pipeline.partition.model import adjacency_graph
-from gnnloom.pipeline.partition.multilevel import (
-    cluster_rounds,
-    disk_hypergraph,
-    move_rounds,
-    out_of_core,
-    pieces,
-    plan,
-    store_hypergraph,
-    transpose_incidence,
-)
-from gnnloom.pipeline.partition.multilevel.cluster_rounds import ROUNDS
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.multilevel.plan import level_phases, levels_at_most, method_phases
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import finest_level, store_phases
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.memory import working_memory
@@ -37,8 +26,8 @@ from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, client_bytes, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.work_folder import Scratch
-from gnnloom.storage.format import arrays
 from support.graphs import random_adjacency, store_graph
+from support.scratch import small_chunks
 
 MEMORY = 1 << 30
 #: Most bytes that a phase reads and writes in a pass, relative to the lists of the nets and of the vertices.
@@ -78,7 +67,7 @@ def lists(graph: Described) -> int:
 def _rounds(phase: PhaseCount) -> int:
     """How often a phase runs in a pass over the vertices."""
     name = phase.phase.partition(",")[0]
-    return ROUNDS if name.endswith((" joins", " moves", "change clusters", "change masks")) else 1
+    return LEVEL_STEPS.rounds if name.endswith((" joins", " moves", "change clusters", "change masks")) else 1
 
 
 @on_parts
@@ -148,13 +137,28 @@ AT_MOST, OFTEN = ("spread joins", "spread moves"), "keep parts"
 OBJECTS = 48 << 10
 
 
+#: Sizes that divide a small graph as the real ones divide a large one, and few rounds.
+FINE = LevelSteps(
+    few_pins=0,
+    rounds=4,
+    cluster_passes=1,
+    random_passes=2,
+    # Fewer clusters than this for each part end the coarsening, at the second level.
+    clusters_per_part=60,
+    task_vertices=1 << 11,
+    task_pins=1 << 11,
+    task_keys=1 << 12,
+    many_tasks=5,
+    read_entries=1 << 11,
+)
+
+
 #: Streaming has the phases of the flat method, and those of levels.
 @pytest.mark.long
 @pytest.mark.parametrize("preset", ["flat", "streaming"])
 def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
-    _divide_finely(monkeypatch)
     adjacency = random_adjacency(12_000, 24_000, 1, symmetric=True, loops=False)
     dataset = catalog.create("g")
     # A round has six tasks.
@@ -163,16 +167,17 @@ def test_a_partition_into_64_parts_runs_the_counted_tasks_and_opens_the_counted_
     graph = store_graph(dataset, adjacency, symmetric=True, num_blocks=7)
     cluster = MeteredCluster(monkeypatch, 3, scratch)
     load_kernels(catalog)
-    found = partition_graph(dataset, graph, PartitionOptions(64, "multilevel", preset=preset), cluster)
+    found = partition_graph(dataset, graph, PartitionOptions(64, "multilevel", preset=preset), cluster, steps=FINE)
     levels = [
         replace(
-            DiskHypergraph.stated(each["vertices"], each["nets"], each["pins"], is_weighted=number > 0), scratch=scratch
+            DiskHypergraph.stated(each["vertices"], each["nets"], each["pins"], is_weighted=number > 0, steps=FINE),
+            scratch=scratch,
         )
         for number, each in enumerate(found.quality["levels"])
     ]
     assert len(levels) == (1 if preset == "flat" else 2)
     setting = Setting(64, cluster.workers, MEMORY)
-    stored = store_phases(GraphSizes.of(graph), 1)
+    stored = store_phases(GraphSizes.of(graph), 1, FINE)
     check_runs([*stored, *level_phases(levels, setting, preset, fits=False)], cluster)
 
 
@@ -213,10 +218,9 @@ def load_kernels(catalog: Catalog) -> None:
     """Run all kernels once, so that what loads them is not measured."""
     dataset = catalog.create("loading")
     graph = store_graph(dataset, random_adjacency(1000, 3000, 1, symmetric=True, loops=False), symmetric=True)
-    with pytest.MonkeyPatch.context() as patch:
-        # Some tasks get more keys than they hold, as some of those that are measured may.
-        patch.setattr(transpose_incidence, "_TASK_KEYS", 1 << 8)
-        partition_graph(dataset, graph, PartitionOptions(2, "multilevel", preset="streaming"), OpenCounter())
+    # Some tasks get more keys than they hold, as some of those that are measured may.
+    steps = replace(FINE, task_keys=1 << 8)
+    partition_graph(dataset, graph, PartitionOptions(2, "multilevel", preset="streaming"), OpenCounter(), steps=steps)
 
 
 def _by_function(phases: Sequence[Phase]) -> dict[tuple[str, str], list[Phase]]:
@@ -230,24 +234,6 @@ def _totals(planned: Sequence[PhaseCount]) -> tuple[int, int, int]:
     """Tasks, files that they open, and the most that one opens."""
     tasks, opens = (sum(getattr(each, name) * each.repeats for each in planned) for name in ("tasks", "opens"))
     return tasks, opens, max((each.most_opens for each in planned), default=0)
-
-
-def _divide_finely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that divide a small graph as the real ones divide a large one, and few rounds."""
-    for module in (cluster_rounds, move_rounds):
-        monkeypatch.setattr(module, "ROUNDS", 4)
-    for module in (adjacency_graph, store_hypergraph):
-        monkeypatch.setattr(module, "STEP_ENTRIES", 1 << 11)
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(pieces, "_TASK_VERTICES", 1 << 11)
-    monkeypatch.setattr(pieces, "_TASK_PINS", 1 << 11)
-    monkeypatch.setattr(transpose_incidence, "_TASK_KEYS", 1 << 12)
-    monkeypatch.setattr(transpose_incidence, "_MANY_TASKS", 5)
-    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (2, 1.5))
-    # Fewer clusters than this for each part end the coarsening, at the second level.
-    monkeypatch.setattr(out_of_core, "_CLUSTERS_PER_PART", 60)
-    for module in (out_of_core, plan):
-        monkeypatch.setattr(module, "CLUSTER_PASSES", 1)
 
 
 class ClientMemory(InProcessCluster):
@@ -273,20 +259,16 @@ class ClientMemory(InProcessCluster):
 
 @pytest.mark.long
 def test_the_client_holds_no_number_of_a_vertex(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (1, 1.5))
-    monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
+    steps = LevelSteps(few_pins=0, random_passes=1, cluster_passes=1, rounds=2)
     # The client reads the stored parts one chunk at a time; these graphs need many chunks.
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 1 << 15)
-    for module in (cluster_rounds, move_rounds):
-        monkeypatch.setattr(module, "ROUNDS", 2)
+    small_chunks(monkeypatch, 1 << 15)
     held: list[int] = []
     for num_vertices in (4_000, 150_000, 350_000):
         dataset = catalog.create(f"g{len(held)}")
         adjacency = random_adjacency(num_vertices, 2 * num_vertices, 1, symmetric=True, loops=False)
         graph, cluster = store_graph(dataset, adjacency, symmetric=True, num_blocks=4), ClientMemory()
         tracemalloc.start()
-        partition_graph(dataset, graph, PartitionOptions(4, "multilevel", preset="streaming"), cluster)
+        partition_graph(dataset, graph, PartitionOptions(4, "multilevel", preset="streaming"), cluster, steps=steps)
         tracemalloc.stop()
         held.append(cluster.most)
     # The first run loads kernels. The client opens a block for each task, and the other two runs have equally many. A

@@ -21,12 +21,12 @@ from gnnloom.pipeline.tasks.memory import BASE_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, count, run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog
-from gnnloom.storage.format import arrays
 from gnnloom.storage.format.arrays import default_chunk_rows
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import index_dtype
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, transpose_of
+from support.scratch import small_chunks
 
 MEMORY = 1 << 30
 cases = pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
@@ -93,7 +93,7 @@ def test_counting_what_parts_exchange_holds_the_budget(memory: int) -> None:
 def test_a_partition_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool
 ) -> None:
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 4096)
+    small_chunks(monkeypatch, 4096)
     adjacency = random_adjacency(5000, 40_000, 1, symmetric=symmetric)
     dataset = catalog.create("g")
     graph, cluster = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=7), OpenCounter()

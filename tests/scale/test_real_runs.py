@@ -13,11 +13,9 @@ import pytest
 from scale.counted_cluster import OpenCounter
 
 from gnnloom.pipeline.ingest.keys import arrays as key_arrays
-from gnnloom.pipeline.ingest.keys import collect
 from gnnloom.pipeline.ingest.keys.collect import file_edges
 from gnnloom.pipeline.ingest.projection import ingest_phases
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.matrix_sort import scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
@@ -42,17 +40,9 @@ from support.scratch import merging
 
 NUM_VERTICES, NUM_EDGES, PARTS = 1 << 16, 1 << 17, 24
 Counted = dict[str, PhaseCount]
-#: So few that spill files are merged.
-FEW_SPILLS = Scratch(spill_files=5)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _small() -> Iterator[None]:
-    """Limits that divide a graph of some hundred thousand entries as the real ones divide a large graph."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sort_plan, "BLOCK_ENTRIES", 25_000)
-        patch.setattr(scatter, "MAX_SPILL_ENTRIES", 1 << 14)
-        yield
+#: Sizes that divide a graph of some hundred thousand entries as the real ones divide a large graph; so few spill files
+#: that they are merged.
+FEW_SPILLS = Scratch(spill_files=5, block_entries=25_000, spill_entries=1 << 14)
 
 
 def edges(folder: Path) -> EdgeFiles:
@@ -71,7 +61,7 @@ def planned_ingest(
 ) -> Counted:
     """What the phases of an ingest of evenly spread edges will do, by name."""
     undirected, compact = options.undirected, options.ids == "compact"
-    sizes = SortSizes.even(graph.num_vertices, edges, ranges, DEFAULT_MEMORY, undirected=undirected)
+    sizes = SortSizes.even(graph.num_vertices, edges, ranges, DEFAULT_MEMORY, undirected=undirected, scratch=scratch)
     phases = ingest_phases(sizes, options.sort, DEFAULT_MEMORY, compact=compact, name_bytes=name_bytes, scratch=scratch)
     return {phase.phase: phase for phase in count(phases)}
 
@@ -105,9 +95,8 @@ def test_an_ingest_runs_the_counted_tasks_and_opens_the_counted_files(
 def test_renumbering_opens_the_counted_files(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 ranges of the source, each with two files of ids, none of which occurs twice; 64 ranges of ids."""
     num_ids, ranges, edges_of_file = 1 << 18, 40, 1 << 11
-    monkeypatch.setattr(collect, "gathered_memory", lambda _: 104 * edges_of_file)
-    assert file_edges(DEFAULT_MEMORY, "compact") == edges_of_file
-    scratch = replace(FEW_SPILLS, range_bytes=8 * num_ids // 64, slice_bytes=1)
+    scratch = replace(FEW_SPILLS, range_bytes=8 * num_ids // 64, slice_bytes=1, gathered_bytes=104 * edges_of_file)
+    assert file_edges(DEFAULT_MEMORY, "compact", scratch=scratch) == edges_of_file
     monkeypatch.setattr(key_arrays, "_TASK_CHUNKS", 1)
     monkeypatch.setattr(key_arrays, "_CHUNK_BYTES", 8 * num_ids // 4)
     u, v = np.random.default_rng(1).permutation(num_ids).reshape(2, -1)
@@ -167,12 +156,12 @@ class NamedEdges:
 def test_an_ingest_of_names_runs_the_counted_tasks_and_opens_the_counted_files(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scratch = replace(FEW_SPILLS, range_bytes=1 << 15, slice_bytes=1 << 10)
-    source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter(scratch)
     # A file for every 1,024 edges: two names and what an edge takes in addition.
     name_bytes = 8
-    monkeypatch.setattr(collect, "gathered_memory", lambda _: 1024 * (2 * (128 + 4 * name_bytes) + 24))
-    assert file_edges(DEFAULT_MEMORY, "names", name_bytes) == 1024
+    gathered = 1024 * (2 * (128 + 4 * name_bytes) + 24)
+    scratch = replace(FEW_SPILLS, range_bytes=1 << 15, slice_bytes=1 << 10, gathered_bytes=gathered)
+    source, cluster = NamedEdges(num_ranges=3, range_edges=4096, chunk_edges=256), OpenCounter(scratch)
+    assert file_edges(DEFAULT_MEMORY, "names", name_bytes, scratch) == 1024
     monkeypatch.setattr(key_arrays, "_TASK_CHUNKS", 1)
     monkeypatch.setattr(key_arrays, "_CHUNK_BYTES", 1 << 15)
     graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)

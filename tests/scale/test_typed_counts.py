@@ -10,7 +10,6 @@ import pytest
 from scale.scale_graphs import MEMORY
 from scale.test_counts import check_opens, long_if
 
-from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.matrix_sort.union import UnionPlan
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import partition_counts
@@ -23,6 +22,7 @@ from gnnloom.pipeline.tasks.memory import BASE_MEMORY, MINIMUM_MEMORY
 from gnnloom.pipeline.tasks.phase import PhaseCount, client_bytes, count, total_tasks
 from gnnloom.pipeline.tasks.sizes import PartSizes, TypedSizes, VertexSizes
 from gnnloom.storage.artifacts.typed.union import UnionSpec
+from gnnloom.storage.disk.work_folder import BESIDE
 
 RANKS = (1, 64, 1024)
 
@@ -44,7 +44,7 @@ class DescribedTypes:
 
     @property
     def sizes(self) -> TypedSizes:
-        return TypedSizes.even(self.types, self.relations, BLOCK_ENTRIES)
+        return TypedSizes.even(self.types, self.relations, BESIDE.block_entries)
 
     @property
     def nnz(self) -> int:

@@ -1,4 +1,4 @@
-"""Packages that extend gnnloom, each of one descriptor and what it names, installed together for a user's processes."""
+"""Packages that extend gnnloom, each of one file, installed together for a user's processes."""
 
 from __future__ import annotations
 
@@ -117,23 +117,21 @@ ALGORITHM = Algorithm(
 SAMPLER = '''
 """Consecutive vertices, from a random one on."""
 
+import numpy as np
+
 from gnnloom.storage.option import Option
 from gnnloom.storage.samplers.kind import SamplerKind
+from gnnloom.storage.sampling.sampler import SubgraphSampler
 
 SAMPLER = SamplerKind(
     name="stretch",
     help="consecutive vertices",
     source="nobody",
     covers_epoch=False,
-    place=("stretch_class", "StretchSampler"),
+    place=(__name__, "StretchSampler"),
     options={"stretch_step": Option(default=1, help="Distance between vertices", least=1)},
     arguments={"stretch_step": "step"},
 )
-'''
-SAMPLER_CLASS = """
-import numpy as np
-
-from gnnloom.storage.sampling.sampler import SubgraphSampler
 
 
 class StretchSampler(SubgraphSampler):
@@ -146,7 +144,7 @@ class StretchSampler(SubgraphSampler):
     def draw(self, epoch, batch):
         first = int(self._key(epoch, batch) % np.uint64(self.graph.num_vertices))
         return np.unique((first + self.step * np.arange(self.size)) % self.graph.num_vertices)
-"""
+'''
 NEIGHBOR_SAMPLER = '''
 """The neighbors with the lowest numbers."""
 
@@ -178,6 +176,7 @@ MODE = '''
 from dataclasses import replace
 
 from gnnloom.storage.option import Option
+from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 from gnnloom.trainer.modes.subgraph import MODE as SUBGRAPH
 
 MODE = replace(
@@ -185,12 +184,9 @@ MODE = replace(
     name="again",
     order=10,
     help="Every epoch several times",
-    place=("again_class", "AgainMode"),
+    place=(__name__, "AgainMode"),
     options={**SUBGRAPH.options, "again_rounds": Option(default=1, help="Times that an epoch is repeated", least=1)},
 )
-'''
-MODE_CLASS = """
-from gnnloom.trainer.modes.epochs.subgraph import SubgraphMode
 
 
 class AgainMode(SubgraphMode):
@@ -201,39 +197,35 @@ class AgainMode(SubgraphMode):
     def train_epoch(self, epoch, update):
         rounds = self.context.options["again_rounds"]
         return sum(super(AgainMode, self).train_epoch(epoch, update) for _ in range(rounds)) / rounds
-"""
+'''
 
 TASK = '''
 """Ordered classes."""
 
+import torch
+
 from gnnloom.storage.option import Option
-from gnnloom.trainer.tasks.task import Figure, Task
+from gnnloom.trainer.comm.traffic import Kind
+from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
+from gnnloom.trainer.tasks.objectives.classes import Classes
+from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.task import CODES, Figure, Task
 
 TASK = Task(
     name="ordinal",
     order=10,
     help="Ordered classes",
     array="label",
-    place=("ordinal_steps", "Steps"),
+    place=(__name__, "Steps"),
     width=lambda sizes: sizes.num_classes - 1,
     figures=(Figure("accuracy", "accuracy", is_share=True), Figure("distance", "distance", lower=True, judges=True)),
     predicts={"label": ("vertex",), "score": ("vertex", "step")},
     column="level",
     options={"ordinal_threshold": Option(default=0.0, help="Score from which a step is a yes")},
 )
-'''
-
-#: A class above k is a yes to the steps 0 to k - 1 (Frank and Hall, ECML 2001).
-TASK_CLASS = """
-import torch
-
-from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.tasks.objectives.by_element import MaskedBinaryCrossEntropy
-from gnnloom.trainer.tasks.objectives.classes import Classes
-from gnnloom.trainer.tasks.objectives.objective import Objective
-from gnnloom.trainer.tasks.task import CODES
 
 
+# A class above k is a yes to the steps 0 to k - 1 (Frank and Hall, ECML 2001).
 class Steps(Classes):
     details = Objective.details
 
@@ -261,26 +253,24 @@ class Steps(Classes):
         whole = self.whole(layout, scores)
         threshold = self.options["ordinal_threshold"]
         return {"label": (whole > threshold).sum(1).to(torch.int32), "score": whole}
-"""
+'''
 
 DECODER = '''
 """The dot product, times a number."""
 
 from gnnloom.storage.option import Option
+from gnnloom.trainer.links.decoder import Decoder
 from gnnloom.trainer.links.decoders.kind import DecoderKind
 
 DECODER = DecoderKind(
     name="scaled",
     order=10,
     help="Dot product times a number",
-    place=("scaled_class", "Scaled"),
+    place=(__name__, "Scaled"),
     is_symmetric=True,
     gives_several=False,
     options={"decoder_scale": Option(default=1.0, help="Factor of the dot product", above=0.0)},
 )
-'''
-DECODER_CLASS = """
-from gnnloom.trainer.links.decoder import Decoder
 
 
 class Scaled(Decoder):
@@ -289,7 +279,7 @@ class Scaled(Decoder):
 
     def forward(self, source, target):
         return (source * target).sum(1) * self.options["decoder_scale"]
-"""
+'''
 
 #: Of each package: its module, its source, the group of its entry point and the constant that holds its descriptor.
 _DESCRIPTORS = (
@@ -302,17 +292,9 @@ _DESCRIPTORS = (
     ("ordinal", TASK, "gnnloom.tasks", "TASK"),
     ("scaled", DECODER, "gnnloom.decoders", "DECODER"),
 )
-_CLASSES = {
-    "stretch_class": SAMPLER_CLASS,
-    "again_class": MODE_CLASS,
-    "ordinal_steps": TASK_CLASS,
-    "scaled_class": DECODER_CLASS,
-}
 
 
 def install_added(folder: Path) -> dict[str, str]:
     """Write all packages into a folder; returns the environment in which processes find them."""
-    for module, source in _CLASSES.items():
-        (folder / f"{module}.py").write_text(source)
     (*_, environment) = (install_plugin(folder, *descriptor) for descriptor in _DESCRIPTORS)
     return environment

@@ -111,6 +111,25 @@ CONSUMERS: tuple[Consumer, ...] = (
     Consumer("archive", "catalog export {dataset} {out}/a.tar"),
     Consumer("push", "catalog push {dataset} {out}/pushed"),
 )
+_OWN_MODEL = "--model support.typed_modules:Averages"
+_TYPES = f"{_ROWS} --mode neighbor --reverse {_OWN_MODEL}"
+#: Consumers of a graph with types, whose persons have labels, and whose relation ``knows`` leads to cities.
+TYPED_CONSUMERS: tuple[Consumer, ...] = (
+    Consumer("types", f"{_TYPES} --of-type person --fanout 3,2 --batch-size 16"),
+    Consumer("types stored", f"{_TYPES} --of-type person --samples {{samples}}"),
+    Consumer("pairs", f"{_TYPES} --task link --relation knows --links {{links}} --output-dim 4 --fanout 3,2"),
+    Consumer("predict types", f"predict {{dataset}}/old {_OWN_MODEL} --out {{out}}/a.csv"),
+    Consumer("export relation", "export {dataset} edges --graph {graph} --relation knows --out {out}/a.csv"),
+    Consumer("export pairs of a relation", "export {dataset} pairs --links {links} --out {out}/a.csv"),
+    Consumer("partition types", "partition {dataset} --parts 3 --method block --reverse --graph {graph} --workers 0"),
+    Consumer("shard types", "shard {dataset} --parts 2 --workers 0"),
+    Consumer("shard types into a grid", "shard {dataset} --grid 3x2 --graph {graph} --workers 0"),
+    Consumer("sample types", "sample {dataset} --of-type person --fanout 2,2 --graph {graph} --workers 0"),
+    Consumer("links of a relation", "links {dataset} random --relation knows --seed 7 --graph {graph} --workers 0"),
+    Consumer("hard negatives", "links {dataset} hard --links {links} --negatives 4 --workers 0"),
+    Consumer("lineage of types", "catalog lineage {dataset}", compared=False),
+    Consumer("archive of types", "catalog export {dataset} {out}/a.tar"),
+)
 VERIFY = Consumer("verify", "catalog verify {dataset}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import pytest
@@ -36,11 +36,17 @@ def few_of(*values: Iterable[Hashable], together: int) -> list[ParameterSet]:
     """All combinations of values as the parameters of a test; a few of them run by default, the others are long.
 
     Args:
+        values: of each parameter; a ``pytest.param`` has values of several parameters that always go together.
         together: any so many values of different parameters occur together in one of the few.
     """
     cases = list(itertools.product(*values))
     few = covering(cases, lambda case: itertools.combinations(enumerate(case), together), lambda _: 1.0)
-    return [pytest.param(*case, marks=() if case in few else pytest.mark.long) for case in cases]
+    return [pytest.param(*_flat(case), marks=() if case in few else pytest.mark.long) for case in cases]
+
+
+def _flat(case: Iterable[Hashable]) -> Iterator[Hashable]:
+    for value in case:
+        yield from value.values if isinstance(value, ParameterSet) else (value,)
 
 
 def every_example() -> bool:

@@ -38,7 +38,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.disk.seal import CHECKSUM
 from gnnloom.storage.format import arrays
 from support.commands import Command, kept_if_bad, load_commands, say
-from support.consumers import CONSUMERS, REFUSED, RIGHT, VERIFY, WRONG, Answer, Consumer, ask
+from support.consumers import CONSUMERS, REFUSED, RIGHT, TYPED_CONSUMERS, VERIFY, WRONG, Answer, Consumer, ask
 from support.resealing import change_values, seal_copy, wrong_numbers
 from support.stored_files import damage_file, files_by_kind
 from support.strangers import FORMS, NAMED, name_code, plant, ran
@@ -65,6 +65,27 @@ _PREPARED: Mapping[str, tuple[str, ...]] = {
         "features way random --dim 4 --classes 3",
     ),
 }
+#: A dataset with types, its stages, and its run.
+_TYPED = "kinds"
+_TYPED_TABLES = (
+    "--relation person,knows,city={folder}/knows.csv:from,to,fee as feature,kind as label",
+    "--relation city,near,city={folder}/near.csv:from,to",
+    "--vertices person={folder}/person.csv:id,age as feature,group as label,part as split",
+    "--vertices city={folder}/city.csv:id,size as feature",
+)
+_TYPED_STAGES = (
+    f"ingest kinds --merge keep {' '.join(_TYPED_TABLES)}",
+    "partition {dataset} --parts 2 --method random --reverse",
+    "shard {dataset} --parts 2",
+    "shard {dataset} --grid 2x2 --permutation double",
+    "sample {dataset} --of-type person --reverse --fanout 3,2 --batch-size 16 --epochs 2 --seed 3",
+    "links {dataset} random --relation knows --valid 0.1 --disjoint 0.2 --seed 3",
+)
+_OWN_MODEL = "--model support.typed_modules:Averages --ranks 1 --threads 1"
+_TYPED_TRAINED = (
+    f"train {{dataset}}/old --mode neighbor --of-type person --reverse {_OWN_MODEL} --hidden 4 --epochs 2",
+    "predict {dataset}/old --model support.typed_modules:Averages",
+)
 _STAGES = (
     "partition {dataset} --parts 1 --method random",
     "partition {dataset} --parts 2 --method random",
@@ -97,28 +118,30 @@ class Flips:
     keys: dict[str, dict[str, str]] = field(default_factory=dict)
     expected: dict[tuple[str, str], Answer] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
-    consumers: tuple[Consumer, ...] = (*CONSUMERS, VERIFY)
+    consumers: tuple[Consumer, ...] = (*CONSUMERS, *TYPED_CONSUMERS, VERIFY)
 
     @property
     def prepared(self) -> Path:
         """The catalog that is copied for every case."""
         return self.folder / "prepared"
 
-    def prepare(self, datasets: Sequence[str] = tuple(_PREPARED), stages: Sequence[str] = _STAGES) -> None:
+    def prepare(self, datasets: Sequence[str] = (*_PREPARED, _TYPED), stages: Sequence[str] = _STAGES) -> None:
         """Make the datasets, and ask all consumers about those that are damaged later."""
         _write_edges(self.folder / "edges.csv")
+        _write_typed_tables(self.folder)
         for dataset in datasets:
             _write_pairs(self.folder, dataset)
         for dataset in datasets:
-            for stage in (*_PREPARED[dataset], *stages):
+            is_typed = dataset == _TYPED
+            for stage in _TYPED_STAGES if is_typed else (*_PREPARED[dataset], *stages):
                 self._run(f"{stage} --workers 0", dataset)
             self.keys[dataset] = _keys(self.prepared, dataset)
-            for stage in _TRAINED:
+            for stage in _TYPED_TRAINED if is_typed else _TRAINED:
                 self._run(stage, dataset)
         asked = [name for name in datasets if name != "twin"]
         # Modes that map copies leave them.
         for dataset in asked:
-            for consumer in self.consumers:
+            for consumer in self._consumers_of(dataset):
                 if consumer.name in {"neighbor", "vertex", "frontier"}:
                     self._run(consumer.words.replace("/asked", "/mapping"), dataset)
                     self._run("catalog rm {dataset} --artifact runs/mapping", dataset)
@@ -134,18 +157,25 @@ class Flips:
         whole = self.folder / "whole"
         shutil.copytree(self.prepared, whole)
         for dataset in asked:
-            for consumer in self.consumers:
+            for consumer in self._consumers_of(dataset):
                 answer = ask(consumer, whole, dataset, self.folder, self.keys[dataset])
                 # Some models refuse weights.
-                if answer.complaint or (answer.code and dataset == "web"):
+                if answer.complaint or (answer.code and dataset != "way"):
                     sys.exit(f"{answer.command} ended with {answer.code} {answer.complaint}\n{answer.log}")
                 if not answer.code:
                     self.expected[dataset, consumer.name] = answer
         shutil.rmtree(whole)
 
+    def _consumers_of(self, dataset: str) -> list[Consumer]:
+        """The consumers of a dataset with types, or of others."""
+        known = (*(TYPED_CONSUMERS if dataset == _TYPED else CONSUMERS), VERIFY)
+        return [consumer for consumer in self.consumers if consumer in known]
+
     def _run(self, stage: str, dataset: str) -> None:
-        words = stage.format(dataset=dataset, folder=self.folder, **self.keys.get(dataset, {}))
-        command = Command(self.folder, self.prepared, words.split())
+        known = {"dataset": dataset, "folder": self.folder, **self.keys.get(dataset, {})}
+        # A role stands after blanks, within a word.
+        words = [word.replace("_as_", " as ").format(**known) for word in stage.replace(" as ", "_as_").split()]
+        command = Command(self.folder, self.prepared, words)
         if command.finish():
             sys.exit(f"ended with {command.code}: {command}\n{command.log()}")
 
@@ -225,8 +255,9 @@ def _keys(catalog: Path, dataset: str) -> dict[str, str]:
     }
     (graph,) = stored.ingested_graphs()
     samples = stored.artifacts("samples")
-    # Those of the graph that the shards are made from.
-    links = [info for info in stored.artifacts("links") if stored.links(info.key).message_graph == graph.key]
+    # Those of the graph that the shards are made from; a graph with types has others only.
+    all_links = stored.artifacts("links")
+    links = [info for info in all_links if stored.links(info.key).message_graph == graph.key] or all_links
     others = {kind: infos[0].key for kind, infos in {"samples": samples, "links": links}.items() if infos}
     return {**shards, "graph": graph.key, **others}
 
@@ -238,6 +269,19 @@ def _write_pairs(folder: Path, dataset: str) -> None:
     for split in (1, 2):
         lines = [",".join(chosen.sample(names, 2)) + "\n" for _ in range(40)]
         (folder / f"{dataset}{split}.csv").write_text("".join(dict.fromkeys(lines)))
+
+
+def _write_typed_tables(folder: Path) -> None:
+    """Write the tables of a graph with two types and two relations."""
+    chosen, sizes = random.Random(7), {"person": 40, "city": 12}
+    parts = ("train", "train", "valid", "test")
+    people = [f"p{at},{at % 7},{at % 3},{parts[at % 4]}\n" for at in range(sizes["person"])]
+    (folder / "person.csv").write_text("id,age,group,part\n" + "".join(people))
+    (folder / "city.csv").write_text("id,size\n" + "".join(f"c{at},{at * 3}\n" for at in range(sizes["city"])))
+    rows = [f"p{chosen.randrange(40)},c{chosen.randrange(12)},{chosen.random():.3f},k{at % 2}\n" for at in range(160)]
+    (folder / "knows.csv").write_text("from,to,fee,kind\n" + "".join(rows))
+    near = [f"c{chosen.randrange(12)},c{chosen.randrange(12)}\n" for _ in range(40)]
+    (folder / "near.csv").write_text("from,to\n" + "".join(near))
 
 
 #: Names of vertices.

@@ -61,6 +61,10 @@ _JOB_EVERY = 4
 _WITH_WORKERS = 0.7
 #: Names of relations and labels in a table.
 _WORDS = ("knows", "likes", "is in")
+#: Parts of the split of the vertices of a table.
+_PARTS = ("train", "train", "valid", "test")
+#: A model for graphs with types, which needs torch alone.
+_OWN_MODEL = "--model support.typed_modules:Averages"
 #: Roles that have to be killed in a long session.
 _ROLES = ("client", "worker", "nanny", "rank", "launcher", "partitioner", "all")
 #: Roles of processes before whose start a command removes what is left in shared memory.
@@ -145,16 +149,15 @@ class Kills:
             return JobCommand, [f"run {recipe}"], f"{method}, a recipe in an MPI job"
         training = _TRAININGS[number % len(_TRAININGS)]
         workers = 2 if self.chosen.random() < _WITH_WORKERS else 0
-        # The name that the rows of this word get between people and cities.
-        links = f"links web random --relation person_knows_city --disjoint 0.2 --workers {workers}"
-        stages = [*_stages(self.chosen, method, training, workers), self._typed(number, workers), links]
+        stages = [*_stages(self.chosen, method, training, workers), *self._typed(number, method, workers)]
         return Command, stages, f"{method}, {training[2]}, --workers {workers}"
 
-    def _typed(self, number: int, workers: int) -> str:
-        """The command that stores a table of several relations, with columns of edges, as another graph."""
+    def _typed(self, number: int, method: str, workers: int) -> list[str]:
+        """The commands for a table of several relations with columns of edges, and for vertices of several types."""
         table, vertices = self.folder / f"{number}-facts.csv", self.folder / f"{number}-vertices.csv"
         kinds = [self.chosen.choice(("person", "city")) for _ in range(200)]
-        vertices.write_text("id,kind\n" + "".join(f"v{at},{kind}\n" for at, kind in enumerate(kinds)))
+        lines = [f"v{at},{kind},{at % 7},{at % 3},{_PARTS[at % len(_PARTS)]}\n" for at, kind in enumerate(kinds)]
+        vertices.write_text("id,kind,age,group,part\n" + "".join(lines))
         rows = [
             f"v{self.chosen.randrange(200)},v{self.chosen.randrange(200)},{self.chosen.choice(_WORDS)},"
             f"{self.chosen.choice(('', self.chosen.randrange(9)))},{self.chosen.choice(_WORDS)}\n"
@@ -162,8 +165,24 @@ class Kills:
         ]
         table.write_text("from,to,word,fee,kind\n" + "".join(rows))
         columns = "from,to,word as relation,fee as feature else 0,kind as label"
-        tables = ["--relation", f"*,*,*={table}:{columns}", "--vertices", f"*={vertices}:id,kind as type"]
-        return shlex.join(["ingest", "web", "--add", "--merge", "keep", *tables, "--workers", str(workers)])
+        listed = "id,kind as type,age as feature,group as label,part as split"
+        tables = ["--relation", f"*,*,*={table}:{columns}", "--vertices", f"*={vertices}:{listed}"]
+        training = "--mode neighbor --of-type person --reverse --fanout 3,2 --batch-size 16 --hidden 4 --threads 1"
+        stages = [
+            shlex.join(["ingest", "typed", "--merge", "keep", *tables]),
+            f"partition typed --parts 2 --method {method} --reverse --replicate auto",
+            "shard typed --parts 2",
+            "shard typed --grid 2x2 --permutation double",
+            "sample typed --of-type person --reverse --fanout 3,2 --batch-size 16 --epochs 2 --ranks 2",
+            # The name that the rows of this word get between people and cities. Last, as it adds another graph.
+            "links typed random --relation person_knows_city --disjoint 0.2",
+        ]
+        trained = [
+            f"train typed/run --ranks 2 {_OWN_MODEL} {training} --epochs 6 --checkpoint-every 2",
+            f"predict typed/run {_OWN_MODEL}",
+        ]
+        prepared = [f"{stage} --workers {workers}" for stage in stages]
+        return [*prepared[:-1], *trained, prepared[-1]]
 
     def _undisturbed(self, command: Command) -> dict[str, float]:
         """Finish a command; returns for how many seconds there were processes of each role."""

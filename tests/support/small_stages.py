@@ -24,6 +24,7 @@ from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.samples.stage import write_samples
@@ -45,33 +46,33 @@ from support.problems import problem
 from support.sampled import store_for_sampling
 from support.typed_tables import TypedProblem, random_problem
 
-_HERE: Final = InProcessCluster()
 _NAME: Final = "g"
 _VERTICES, _EDGES, _PARTS = 3000, 6000, 4
 _SMALL_STEPS: Final = RowSteps(vertex_chunks=1)
+_LEVEL_STEPS: Final = LevelSteps(few_pins=0, rounds=2, read_entries=1000)
 
-#: Sizes of temporary files, for the cluster on which a stage runs.
-SMALL_FILES: Final = Scratch(
-    files=3, page_bytes=1000, sources=3, source_bytes=1 << 30, spill_files=2, range_bytes=40_000
+#: Sizes of the row blocks of graphs; and of temporary files, for the cluster on which a stage runs.
+_SMALL_BLOCKS: Final = Scratch(block_entries=2000, read_edges=125)
+SMALL_FILES: Final = replace(
+    _SMALL_BLOCKS,
+    files=3,
+    page_bytes=1000,
+    sources=3,
+    source_bytes=1 << 30,
+    spill_files=2,
+    range_bytes=40_000,
+    step_entries=400,
+    routed_bytes=8000,
+    bucket_bytes=4000,
+    task_pieces=2,
 )
+
+_HERE: Final = InProcessCluster(scratch=_SMALL_BLOCKS)
 
 #: Limits by module and name.
 _LIMITS: Final[Mapping[tuple[str, str], Any]] = {
-    ("pipeline.matrix_sort.sort_plan", "BLOCK_ENTRIES"): 2000,
-    ("pipeline.matrix_sort.transpose", "RANGE_EDGES"): 1000,
-    ("pipeline.ingest.tables.lookup", "BUCKET_BYTES"): 4000,
-    ("pipeline.ingest.tables.routing", "RUN_BYTES"): 8000,
-    ("pipeline.ingest.vertex_rows", "TASK_PIECES"): 2,
     ("pipeline.sources.vertex_data.keyed_rows", "_LEAST_BYTES"): 4000,
     ("pipeline.sources.vertex_data.keyed_rows", "_MOST_BYTES"): 4000,
-    ("pipeline.partition.model.adjacency_graph", "STEP_ENTRIES"): 1000,
-    ("pipeline.partition.multilevel.disk_hypergraph", "FEW_PINS"): 0,
-    ("pipeline.partition.multilevel.move_rounds", "ROUNDS"): 2,
-    ("pipeline.links.edge_keys", "STEP_ENTRIES"): 500,
-    ("pipeline.links.relation.kept_edges", "STEP_EDGES"): 500,
-    ("pipeline.links.message_graph", "STEP_ENTRIES"): 500,
-    ("pipeline.links.negative_pools", "STEP_ENTRIES"): 500,
-    ("pipeline.links.negative_pools", "STEP_PAIRS"): 50,
     ("pipeline.links.message_graph", "HELD_ENTRIES"): 20,
     ("pipeline.links.baselines", "CHUNKS_PER_TASK"): 1,
     ("pipeline.links.baselines", "STEP_ROWS"): 50,
@@ -201,7 +202,7 @@ def _store_graph(dataset: Dataset, _: Path) -> None:
 
 def _partition_multilevel(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:
     options = PartitionOptions(70, "multilevel", preset="flat", imbalance=0.1)
-    return partition_graph(dataset, dataset.graph(), options, cluster).artifact
+    return partition_graph(dataset, dataset.graph(), options, cluster, steps=_LEVEL_STEPS).artifact
 
 
 def _partition_stochastic(dataset: Dataset, _: Path, cluster: Cluster) -> Artifact:

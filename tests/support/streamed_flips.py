@@ -62,7 +62,7 @@ _OPERATIONS: tuple[tuple[type, tuple[str, ...]], ...] = (
     (Training, ("_train_epoch", "_measure", "_check_files", "_write_line")),
     (rows.RowsMode, ("_taken",)),
     (layerwise._Layer, ("_batch",)),
-    (edge_inference._Batches, ("next",)),
+    (edge_inference._EdgeLayer, ("next",)),
     (VertexIds, ("columns", "check")),
     (PairScorer, ("_scores", "top")),
 )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import strategies as st
 
 import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.typed_graph import KeptEdges, Relation
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.shards.typed_row_shards import RelationRows, TypedRowShards
 from support.typed_tables import TypedProblem
 
@@ -72,7 +76,9 @@ def ingest_kept(problem: TypedProblem, dataset: Dataset, folder: Path) -> TypedG
     return problem.ingest(dataset, folder, options=IngestOptions(merge="keep"))
 
 
-def ingest_shop(catalog: Path, folder: Path, seed: int = 0, users: int = 60) -> gnnloom.Dataset:
+def ingest_shop(
+    catalog: Path, folder: Path, seed: int = 0, users: int = 60, scratch: Scratch = BESIDE
+) -> gnnloom.Dataset:
     """Store a graph whose relations have several columns of edges, one value, or none; and vertex data of two types."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,21 +102,25 @@ def ingest_shop(catalog: Path, folder: Path, seed: int = 0, users: int = 60) -> 
     shops = {"id": np.arange(15), "a": rng.random(15), "b": rng.random(15), "c": rng.random(15)}
     pd.DataFrame(shops).to_csv(folder / "shops.csv", index=False)
     columns = "user,shop,amount as weight,at as time,fee as feature,tip as feature,kind as label"
-    return gnnloom.ingest(
-        "shop",
-        relations={
-            ("user", "pays", "shop"): f"{folder}/pays.csv:{columns}",
-            ("user", "knows", "user"): f"{folder}/knows.csv:one,other,w as weight",
-            ("shop", "at", "country"): f"{folder}/at.csv:shop,country",
-        },
-        vertices={
-            "user": f"{folder}/users.csv:id,age as feature,y as label",
-            "shop": f"{folder}/shops.csv:id,a as feature,b as feature,c as feature",
-        },
-        merge="keep",
-        workers=0,
-        catalog=catalog,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "gnnloom.workflows.api.ingest.open_cluster", lambda _: nullcontext(InProcessCluster(scratch=scratch))
+        )
+        return gnnloom.ingest(
+            "shop",
+            relations={
+                ("user", "pays", "shop"): f"{folder}/pays.csv:{columns}",
+                ("user", "knows", "user"): f"{folder}/knows.csv:one,other,w as weight",
+                ("shop", "at", "country"): f"{folder}/at.csv:shop,country",
+            },
+            vertices={
+                "user": f"{folder}/users.csv:id,age as feature,y as label",
+                "shop": f"{folder}/shops.csv:id,a as feature,b as feature,c as feature",
+            },
+            merge="keep",
+            workers=0,
+            catalog=catalog,
+        )
 
 
 def edge_values(relation: Relation) -> dict[str, np.ndarray]:

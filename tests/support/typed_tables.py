@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pytest
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -22,12 +21,9 @@ from support.scratch import SMALL_LANES
 #: Many ranges of few keys, in short lanes.
 FEW_KEYS: Final = replace(SMALL_LANES, range_bytes=600, slice_bytes=1)
 
-
-def in_many_files(patch: pytest.MonkeyPatch) -> None:
-    """Have tiny tables make many files of keys and blocks; a cluster with ``FEW_KEYS`` makes many ranges of keys."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
-    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
-    patch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
+#: Tiny tables make many blocks; and many files of keys as well.
+MANY_BLOCKS: Final = replace(FEW_KEYS, block_entries=60)
+MANY_FILES: Final = replace(MANY_BLOCKS, merged_bytes=8000, gathered_bytes=5000)
 
 
 @dataclass(frozen=True)

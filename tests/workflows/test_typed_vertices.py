@@ -244,3 +244,16 @@ def test_data_with_the_rows_of_another_type_are_damaged(tables: dict[str, pd.Dat
     changed = edit_manifest(stored, parameters=stored.parameters | {"type": "item"})
     with pytest.raises(CorruptError, match="type item has"):
         check_artifact(shop, changed)
+
+
+@pytest.mark.parametrize(("before", "after"), [("}", ""), ('"inputs"', '"inputz"')])
+def test_data_that_cannot_be_read_are_not_left_out(tables: dict[str, pd.DataFrame], before: str, after: str) -> None:
+    relations = {("user", "buys", "item"): "clicks.csv:user,item"}
+    shop = gnnloom.ingest("shop", relations=relations, vertices={"user": "users.csv:id,age as feature"}, workers=0)
+    gnnloom.partition(shop, parts=2, method="block", workers=0)
+    manifest = shop.vertices(of_type="user").artifact.path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(before, after))
+    for shape in ({"parts": 2}, {"grid": (2, 1)}):
+        options: Any = {"workers": 0, **shape}
+        with pytest.raises(CorruptError, match=r"manifest\.json"):
+            gnnloom.shard(shop, **options)

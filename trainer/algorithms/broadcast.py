@@ -8,6 +8,7 @@ the copies that broadcast. Between products a rank holds 1 / c of its block's ro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -126,15 +127,12 @@ BROADCAST = Algorithm(
     footprint=footprint,
     steps=steps,
 )
-REPLICATED = Algorithm(
+REPLICATED = replace(
+    BROADCAST,
     name="replicated",
     order=2,
     help="Row blocks in c copies (1.5D); each copy takes part of the broadcasts, and the sums are scattered",
     source="Tripathy, Yelick, Buluc, SC 2020, section IV-B",
     axes=("row", "replica"),
-    reads=GRID_SHARDS,
-    build=build,
-    footprint=footprint,
-    steps=steps,
 )
 ALGORITHM = BROADCAST, REPLICATED

@@ -22,8 +22,3 @@ def declared_options() -> dict[str, Option]:
     for algorithm in ALGORITHMS.values():
         found = {**algorithm.options, **found}
     return found
-
-
-def algorithms_with(capabilities: frozenset[str]) -> list[str]:
-    """Names of the algorithms that have all the given capabilities."""
-    return [algorithm.name for algorithm in ALGORITHMS.values() if capabilities <= algorithm.capabilities]

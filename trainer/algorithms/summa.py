@@ -8,6 +8,7 @@ layers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,6 @@ from gnnloom.trainer.data.open_shards import GRID_SHARDS, SharedGridShards
 
 if TYPE_CHECKING:
     from gnnloom.trainer.operators.operator import Operator
-
-OPTIONS = {
-    "summa_width": Option(default=0, help="Maximum number of vertices in a stage; 0: all vertices of one rank", least=0)
-}
-
 
 #: Passes over the row ids or counts of a block, to prepare it for a product.
 _PREPARED = 4
@@ -158,20 +154,20 @@ SUMMA = Algorithm(
     axes=("row", "column"),
     reads=GRID_SHARDS,
     build=build,
-    options=OPTIONS,
+    options={
+        "summa_width": Option(
+            default=0, help="Maximum number of vertices in a stage; 0: all vertices of one rank", least=0
+        )
+    },
     footprint=footprint,
     steps=steps,
 )
-SPLIT3D = Algorithm(
+SPLIT3D = replace(
+    SUMMA,
     name="split3d",
     order=4,
     help="SUMMA on c layers of a p x q grid (3D); the layers share the work and are summed by a reduce-scatter",
     source="Tripathy, Yelick, Buluc, SC 2020, section IV-D; Azad et al., SIAM J. Sci. Comput. 38(6), 2016",
     axes=("row", "column", "layer"),
-    reads=GRID_SHARDS,
-    build=build,
-    options=OPTIONS,
-    footprint=footprint,
-    steps=steps,
 )
 ALGORITHM = SUMMA, SPLIT3D

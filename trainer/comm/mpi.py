@@ -204,7 +204,8 @@ class MpiCommunicator:
             step, last = min(now - last, _LONGEST_STEP_SECONDS), now
             waited, quiet = waited + step, quiet + step
             if waited > watch.notes_after:
-                watch.overdue(waited, self._transfers(pending))
+                # Requests that have completed are null after this, which a test of all allows.
+                watch.overdue(waited, [request.transfer for request in pending if not request.Test()])
             # A message to this rank itself, or between processes that may not read each other's memory, is copied
             # through small buffers, one whenever MPI is called: if this rank slept in between, 16 KB would arrive
             # every 5 ms. MPI does not say whether it copies, or the other rank is not there yet.
@@ -231,11 +232,6 @@ class MpiCommunicator:
     def _mismatch(self, pending: Sequence[_Request]) -> MismatchError:
         """The report of messages that do not fit each other, wherever MPI finds them first."""
         return MismatchError(self.traffic.watch.mismatch([request.transfer for request in pending]))
-
-    @staticmethod
-    def _transfers(pending: Sequence[_Request]) -> list[Transfer]:
-        """Transfers that have not completed. Requests that have are null afterwards, which a test of all allows."""
-        return [request.transfer for request in pending if not request.Test()]
 
     def all_reduce(self, tensor: Tensor, kind: Kind, operation: Reduction = Reduction.SUM) -> None:
         self.finish(self.begin_all_reduce(tensor, kind, operation), kind)

@@ -157,7 +157,11 @@ class Watch:
             # Waits begin at almost the same time everywhere, so by now every rank that waits has written its file.
             time.sleep(min(_GRACE_SECONDS, self.seconds / 4))
             standing |= self._others(self.folder)
-        raise StandstillError("\n".join([self._headline(), *self._table(standing)]))
+        headline = (
+            f"waited longer than {self.seconds:g} s for other ranks (--wait-timeout); checkpoints are kept, and the"
+            " same command continues from the last one"
+        )
+        raise StandstillError("\n".join([headline, *self._table(standing)]))
 
     def _reports(self, folder: Path) -> bool:
         """Whether this rank is the first one to give up."""
@@ -177,12 +181,6 @@ class Watch:
             except (OSError, CorruptError):
                 continue
         return found
-
-    def _headline(self) -> str:
-        return (
-            f"waited longer than {self.seconds:g} s for other ranks (--wait-timeout); checkpoints are kept, and the"
-            " same command continues from the last one"
-        )
 
     def _table(self, standing: dict[int, dict[str, Any]]) -> list[str]:
         silent = {"waits_for": "-", "place": "no report: the rank is computing, stopped or gone", "process": "-"}

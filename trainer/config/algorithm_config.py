@@ -76,7 +76,7 @@ class AlgorithmConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.grid is not None:
-            self.kind.settled_grid(self.grid, self.ranks)
+            _ = self.axes
         # Only a check here; `own_options` parses again, as the field keeps the texts of the stored configuration.
         _parse(self.algorithm_options)
 
@@ -84,6 +84,15 @@ class AlgorithmConfig(Config):
     def kind(self) -> Algorithm[Any]:
         """The descriptor of the algorithm."""
         return ALGORITHMS[self.name]
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """Axes of the process grid and the ranks along them.
+
+        Raises:
+            InputError: as :meth:`~gnnloom.trainer.algorithms.algorithm.Algorithm.settled_grid`.
+        """
+        return self.kind.settled_grid(self.grid, self.ranks)
 
     def own_options(self) -> dict[str, Any]:
         """The options of the chosen algorithm by name, with defaults filled in."""

@@ -33,7 +33,7 @@ _OF_SHARDS = ("shards", "method", "permutation", "adjacency", "train_features", 
 #: Capabilities of tasks, of graphs and of places of the input features, as messages say it; see also ``PAIRS``,
 #: ``INPUT_GRADIENT`` and ``EMBEDDINGS``.
 _VERTICES = "train on vertices"
-_SHARDS, _HAS_TYPES = "have shards", "have types"
+_SHARDS, _HAS_TYPES = "train from shards", "have types"
 _STORED, _VERTEX_DATA = "read stored features", "read the features of the vertex data"
 #: What features in memory allow.
 _IN_MEMORY = frozenset({_STORED, _VERTEX_DATA, INPUT_GRADIENT, EMBEDDINGS, PAIRS})
@@ -43,7 +43,7 @@ _OTHER_WAYS = {
     " docs/how-to/own-model.md",
     ("model", TYPES): "; pass a module of your own whose forward takes (x_dict, edge_index_dict), as --model"
     " mymodule:Model; see docs/how-to/typed-models.md",
-    ("graph", _SHARDS): "; it stays on disk, as its features do, so leave the option out",
+    ("graph", _SHARDS): "; ranks map the stored graph and its features, so leave the option out",
     ("inputs", EMBEDDINGS): ", or run `gnnloom predict` afterwards",
 }
 

@@ -334,7 +334,9 @@ def find_start(run: Run, config: TrainConfig, inputs: Mapping[str, str], *, rest
             f" at least {counted(trained, 'epoch')}, choose another name for the run, or --restart to start it over"
         )
     is_done = run.is_finished and (trained == epochs or ended_early(run.result(), config.stopping.patience))
-    if is_done and _has_embeddings(run, config):
+    # A model without hidden layers has no embeddings.
+    embedding = "embedding" if config.model.hidden else None
+    if is_done and (not config.run.save_embeddings or run.has_predictions_of(predicting_epoch(run), embedding)):
         return Start(trained, is_finished=True)
     if last == 0:
         raise CorruptError(
@@ -371,10 +373,3 @@ def predicting_checkpoint(run: Run, which: str = "auto", epoch: int | None = Non
 def predicting_epoch(run: Run) -> int:
     """Epoch of the checkpoint that predicts unless another one is asked for; 0 if there is none."""
     return predicting_checkpoint(run)[1]
-
-
-def _has_embeddings(run: Run, config: TrainConfig) -> bool:
-    """Whether the run has the embeddings that its training makes, or does not need them."""
-    # A model without hidden layers has no embeddings.
-    name = "embedding" if config.model.hidden else None
-    return not config.run.save_embeddings or run.has_predictions_of(predicting_epoch(run), name)

@@ -13,12 +13,10 @@ from gnnloom.storage.option import Group, option_field, option_fields, parse_nam
 from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind, ModelWork
-from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS, model_kind
 
 if TYPE_CHECKING:
     from gnnloom.trainer.data.open_shards import RunData
-    from gnnloom.trainer.data.typed_vertices import TypedSchema
 
 #: A row of a layer takes a few MiB.
 _MOST_COLUMNS = 1 << 20
@@ -214,40 +212,6 @@ class ModelConfig(Config):
         """A X is formed once if A stays: X never changes, nothing is dropped from it, and it has no gradient."""
         changes = self.input_has_gradient or (self.dropout > 0 and self.input_dropout)
         return self.cache_input_product and self.product_order != "transform-first" and not changes
-
-    def options(
-        self,
-        num_features: int,
-        num_outputs: int,
-        num_inputs: int = 1,
-        schema: TypedSchema | None = None,
-        *,
-        input_is_kept: bool,
-    ) -> ModelOptions:
-        """Everything that determines the model except its weights.
-
-        Args:
-            schema: the types and relations of a graph with types.
-            num_features: number of stored features of a vertex; without effect if features are learned instead.
-            num_inputs: number of matrices, of ``num_features`` columns each, that the input consists of.
-            input_is_kept: the product of the input with the adjacency is formed once.
-        """
-        return ModelOptions(
-            dims=(self.embed or num_features * num_inputs, *self.hidden, num_outputs),
-            bias=self.bias,
-            input_dropout=self.input_dropout,
-            product_order=self.product_order,
-            input_needs_gradient=self.input_has_gradient,
-            input_is_kept=input_is_kept,
-            norm=self.norm,
-            residual=self.residual,
-            unit_embedding=self.unit_embedding,
-            recompute=self.recompute,
-            num_inputs=num_inputs,
-            own=self.own_options(),
-            module=self.name if self.kind.on_edges else "",
-            schema=schema,
-        )
 
     def check_graph(self, shards: RunData) -> None:
         """Check that the model is defined for a graph.

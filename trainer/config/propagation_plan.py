@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gnnloom.storage.artifacts.propagated import Propagated
+from gnnloom.storage.artifacts.propagated import COLUMNS, DTYPE, Propagated
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.machine_memory import available_memory
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.propagate_config import PropagateConfig
-from gnnloom.trainer.propagation.memory import MemoryPlan, RankSizes, describe, plan_memory
+from gnnloom.trainer.propagation.memory import MemoryPlan, RankSizes, plan_memory
 from gnnloom.trainer.propagation.source_rows import PROPAGABLE
 from gnnloom.trainer.propagation.steps import Propagation
 
@@ -44,8 +44,18 @@ class PropagationPlan:
         return sum(each.nnz for each in self.sizes)
 
     def described(self) -> dict[str, Any]:
-        """The plan for people and programs."""
-        return describe(self.memory, self.sizes, self.num_vertices, self.num_columns, self.num_stored)
+        """The plan for people and programs, with the bytes on disk."""
+        plan, values = self.memory, DTYPE.itemsize * self.num_vertices * self.num_columns
+        return {
+            "adjacency": "disk" if plan.on_disk else "memory",
+            "columns": self.num_columns,
+            "columns_at_a_time": min(plan.width * COLUMNS, self.num_columns),
+            "passes": plan.num_passes,
+            "nonzeros": self.nonzeros,
+            "peak_memory": plan.peak_bytes,
+            "bytes_written": self.num_stored * values,
+            "temporary_bytes": 0 if plan.num_passes == 1 else values,
+        }
 
 
 def propagation_of(config: PropagateConfig) -> Propagation:

@@ -50,7 +50,8 @@ def look_up(run: Run, config: PredictConfig) -> StoredPredictions:
     try:
         if epoch and run.has_predictions_of(epoch):
             # Results of this checkpoint stay, even if other results have to be computed again.
-            embeds, stored = embeds or "embedding" in run.predictions(), stored_smoothing(run, epoch)
+            embeds = embeds or "embedding" in run.predictions()
+            stored = SmoothingConfig.of_facts(run.predictions().facts.get(SMOOTHING))
             smoothing = smoothing if smoothing.smooths else stored
             if run.has_predictions_of(epoch, "embedding" if wanted else None):
                 run.predictions().verify()
@@ -61,16 +62,6 @@ def look_up(run: Run, config: PredictConfig) -> StoredPredictions:
         # The damaged file may be the one that says whether there are embeddings.
         embeds = embeds or (run.predictions_path / "embedding").is_dir()
     return StoredPredictions(0, embeds, smoothing)
-
-
-def stored_smoothing(run: Run, epoch: int) -> SmoothingConfig:
-    """Smoothing of the predictions that a run has for an epoch; no smoothing if it has none.
-
-    Raises:
-        FormatError, CorruptError: the predictions cannot be read.
-    """
-    facts = run.predictions().facts if run.has_predictions_of(epoch) else {}
-    return SmoothingConfig.of_facts(facts.get(SMOOTHING))
 
 
 def drop_superseded(run: Run) -> None:

@@ -87,18 +87,15 @@ class TaskConfig(Config):
         super().__post_init__()
         # Only a check here; `given_class_weights` parses again.
         self.given_class_weights  # noqa: B018
+        decoder = TASKS[self.name].usual_decoder if self.on_pairs and self.decoder == AUTO else self.decoder
         for name in [*self.changed(), *self._other_values()]:
             check_owner(name, TASKS, "task", self.name)
-            check_owner(name, DECODERS, "decoder", self.decoder_name)
-        if self.loss in _LOSSES and self.loss not in self._named_losses:
+            check_owner(name, DECODERS, "decoder", decoder)
+        if self.loss in _LOSSES and self.loss not in (TASKS[self.name].losses if self.name in TASKS else ()):
             raise InputError(f"loss {self.loss!r}: a loss of task {_LOSSES[self.loss]}, not of task {self.name}")
         for name, is_own in (("loss", self.is_own_loss), ("metric", self.metric != "none")):
             if self.on_pairs and is_own:
                 raise InputError(f"{name} {getattr(self, name)!r}: task {self.name} takes no function of your own")
-
-    @property
-    def _named_losses(self) -> tuple[str, ...]:
-        return TASKS[self.name].losses if self.name in TASKS else ()
 
     @property
     def is_own_loss(self) -> bool:
@@ -109,11 +106,6 @@ class TaskConfig(Config):
     def on_pairs(self) -> bool:
         """The task predicts pairs of vertices."""
         return self.name in TASKS and TASKS[self.name].on_pairs
-
-    @property
-    def decoder_name(self) -> str:
-        """The decoder of a task on pairs; of ``auto``, the usual decoder of the task."""
-        return TASKS[self.name].usual_decoder if self.on_pairs and self.decoder == AUTO else self.decoder
 
     @property
     def own_fields(self) -> frozenset[str]:

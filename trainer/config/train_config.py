@@ -106,8 +106,30 @@ class TrainConfig(Combination):
     def options_of_model(
         self, num_features: int, num_outputs: int, num_inputs: int = 1, schema: TypedSchema | None = None
     ) -> ModelOptions:
-        """Everything that determines the model except its weights; for arguments see :meth:`ModelConfig.options`."""
-        return self.model.options(num_features, num_outputs, num_inputs, schema, input_is_kept=self.input_is_cached)
+        """Everything that determines the model except its weights.
+
+        Args:
+            num_features: number of stored features of a vertex; without effect if features are learned instead.
+            num_inputs: number of matrices, of ``num_features`` columns each, that the input consists of.
+            schema: the types and relations of a graph with types.
+        """
+        model = self.model
+        return ModelOptions(
+            dims=(model.embed or num_features * num_inputs, *model.hidden, num_outputs),
+            bias=model.bias,
+            input_dropout=model.input_dropout,
+            product_order=model.product_order,
+            input_needs_gradient=model.input_has_gradient,
+            input_is_kept=self.input_is_cached,
+            norm=model.norm,
+            residual=model.residual,
+            unit_embedding=model.unit_embedding,
+            recompute=model.recompute,
+            num_inputs=num_inputs,
+            own=model.own_options(),
+            module=model.name if model.kind.on_edges else "",
+            schema=schema,
+        )
 
     def own_task_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name, as the model and the mode take them."""
@@ -199,16 +221,13 @@ class TrainConfig(Combination):
         return {name: value for name, value in self.to_json().items() if name in deciding}
 
     @property
-    def lr_follows_evaluations(self) -> bool:
-        """The learning rate depends on metrics that are measured in some epochs only."""
-        return self.optimization.schedule == "plateau" and self.stopping.monitor != "loss"
-
-    @property
     def deciding(self) -> set[str]:
         """Names of the fields that determine the result."""
         decides = set(deciding_options(type(self))) | self.task.own_fields
         decides |= {"ranks"} if RANKS_DECIDE in self.mode.kind.offers else set()
-        decides |= {"eval_every"} if self.lr_follows_evaluations else set()
+        # The learning rate then depends on metrics that are measured in some epochs only.
+        follows = self.optimization.schedule == "plateau" and self.stopping.monitor != "loss"
+        decides |= {"eval_every"} if follows else set()
         return decides | {name for name in self.changed() if name in _IF_GIVEN}
 
     def changes_since(self, before: TrainConfig) -> list[str]:

@@ -52,7 +52,8 @@ def scaling(where: str, normalization: str, degree: NDArray[np.float64], place: 
     ones = place.lasting((0,), place.sum_dtype)
     if normalization == "none":
         return Scaling(ones, ones)
-    _check_degrees(where, degree)
+    if not (np.isfinite(degree).all() and (degree >= 0).all()):
+        raise InputError(f"{where}: the weights of a row have a negative or infinite sum, which cannot be normalized")
     # 1 / infinity is 0, so a row of degree 0 needs no case of its own below.
     positive = np.where(degree > 0, degree, np.inf)
     # Computed in float64, so that a float32 factor is rounded once.
@@ -67,8 +68,3 @@ def degrees(*blocks: CSR | StoredCSR) -> NDArray[np.float64]:
         if block.nnz:
             degree += row_sums(block)
     return degree
-
-
-def _check_degrees(where: str, degree: NDArray[np.float64]) -> None:
-    if not (np.isfinite(degree).all() and (degree >= 0).all()):
-        raise InputError(f"{where}: the weights of a row have a negative or infinite sum, which cannot be normalized")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import torch
@@ -22,27 +22,11 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.communicator import Communicator, Reduction
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import FEATURES, missing_features
+from gnnloom.trainer.place.mapped_rows import UnbackedRows
 from gnnloom.trainer.place.place import Place
 
 #: dtype of rows in temporary files.
 PACKED: Final = np.dtype(np.float32)
-
-
-class RowFile(Protocol):
-    """Some rows in a temporary file."""
-
-    @property
-    def values(self) -> NDArray[np.float32]:
-        """(num_rows, width)."""
-        ...
-
-    def check(self) -> None:
-        """Compare the file with the checksums of the written data.
-
-        Raises:
-            DamagedWorkError: it has changed.
-        """
-        ...
 
 
 class StoredRows:
@@ -124,14 +108,13 @@ class StoredRows:
             return norm
         # Ranges of vertices, regardless of their owners: each feature is read once.
         start, stop = split_range(len(self._feature), comm.size, comm.rank)
-        found = place.tensor([int(self._has_negative(start, stop))], torch.int64)
+        pieces = _pieces(start, stop, self._feature.chunk_rows)
+        has_negative = any((self._feature.read(*piece) < 0).any() for piece in pieces)
+        found = place.tensor([int(has_negative)], torch.int64)
         comm.all_reduce(found, Kind.SETUP, Reduction.MAX)
         return "none" if bool(found) else "row"
 
-    def _has_negative(self, start: int, stop: int) -> bool:
-        return any((self._feature.read(*piece) < 0).any() for piece in _pieces(start, stop, self._feature.chunk_rows))
-
-    def packed(self, rows: NDArray[np.int64]) -> RowFile:
+    def packed(self, rows: NDArray[np.int64]) -> RecordedArray | UnbackedRows:
         """Some rows in a temporary file.
 
         Args:

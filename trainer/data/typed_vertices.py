@@ -27,7 +27,7 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.vertex_arrays import missing_for_training
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.wording import did_you_mean, shell_command
-from gnnloom.trainer.data.row_exchange import EndOwners
+from gnnloom.trainer.data.owners import EndOwners
 
 
 @dataclass(frozen=True)

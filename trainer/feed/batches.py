@@ -7,7 +7,7 @@ in the thread that prepares the batch. Any process can make any batch of any epo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -135,6 +135,9 @@ class Batches(ABC, Generic[Made]):
     def prepare(self, epoch: int, number: int) -> Made:
         """Make a batch; several threads may do so at a time."""
 
+    def begin(self) -> None:
+        """Read what all batches have, before the first one is made."""
+
     def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Made, None, None]:
         """Some batches of an epoch, in order; close the generator to end the threads.
 
@@ -203,10 +206,11 @@ class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
         if not windows:
             return _ahead(lambda number: self._make(self._draw(epoch, number, seeds)), numbers, threads, pool)
         drawn = _ahead(lambda number: self._draw(epoch, number, seeds), numbers, threads, pool)
-        return in_windows(drawn, windows, self._with_views, threads, pool)
 
-    def _with_views(self, drawn: Drawn[Drawing], views: Mapping[str, FeatureView]) -> Made:
-        return self._make(replace(drawn, features={**drawn.features, **views}))
+        def make(drawn: Drawn[Drawing], views: Mapping[str, FeatureView]) -> Made:
+            return self._make(replace(drawn, features={**drawn.features, **views}))
+
+        return in_windows(drawn, windows, make, threads, pool)
 
     def _draw(self, epoch: int, number: int, seeds: Callable[[int], SeedsOfBatch]) -> Drawn[Drawing]:
         asked = seeds(number)
@@ -306,6 +310,10 @@ class StoredBatches(Batches[Made], Generic[Structure, Made]):
         """(num_hot, num_features) features of frequent vertices by type, which are read when first asked for."""
         return self._samples.hot_features(self._rank, self._counter)
 
+    def begin(self) -> None:
+        """See :meth:`Batches.begin`: every batch has frequent vertices."""
+        _ = self.hot_features
+
     @cached_property
     def _buffers(self) -> dict[str, RowBuffers]:
         """Memory for the features of each type."""
@@ -333,22 +341,17 @@ class StoredBatches(Batches[Made], Generic[Structure, Made]):
         ]
 
         def read(at: int) -> list[StoredBatch[Structure]]:
-            return list(self._segment(epoch, *segments[at]))[::-1]
+            (rank, segment, wanted), samples, hot = segments[at], self._samples, self.hot_features
+            stored = samples.read_segment(rank, epoch % samples.num_epochs, segment, hot, self._counter, self._buffers)
+            return [each for number, each in enumerate(stored, segment * per_segment) if number in wanted][::-1]
+
+        def made(stored: StoredBatch[Structure]) -> Made:
+            for name, rows in stored.features.items():
+                give_back_unused(rows, self._buffers[name])
+            return self._make(stored)
 
         with closing(prepare_ahead(read, range(len(segments)), min(threads, 1), 1)) as ready:
             for batches in ready:
                 # The features of a batch are gone as soon as it is not in use any more.
                 while batches:
-                    yield self._made(batches.pop())
-
-    def _made(self, stored: StoredBatch[Structure]) -> Made:
-        for name, rows in stored.features.items():
-            give_back_unused(rows, self._buffers[name])
-        return self._make(stored)
-
-    def _segment(self, epoch: int, rank: int, segment: int, wanted: set[int]) -> Iterator[StoredBatch[Structure]]:
-        samples, hot = self._samples, self.hot_features
-        stored = samples.read_segment(rank, epoch % samples.num_epochs, segment, hot, self._counter, self._buffers)
-        for number, batch in enumerate(stored, segment * samples.segment_batches):
-            if number in wanted:
-                yield batch
+                    yield made(batches.pop())

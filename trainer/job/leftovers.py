@@ -37,7 +37,12 @@ def find_leftovers(shared: Path = SHARED_MEMORY, temporary: Path | None = None) 
     """
     files = [Leftover(path, path.stat().st_size) for path in unused_files(shared, (*SEGMENTS, *SEMAPHORES))]
     folder = Path(tempfile.gettempdir()) if temporary is None else temporary
-    return files + [Leftover(path, tree_bytes(path)) for path in _left_folders(folder)]
+    for path in own_files(folder, (PREFIX,)):
+        if (path / MARK).exists() and not is_shared_folder(path):
+            newest = max((changed(each) for each in (path, *path.rglob("*"))), default=time.time())
+            if time.time() - newest > QUIET_SECONDS:
+                files.append(Leftover(path, tree_bytes(path)))
+    return files
 
 
 def remove_leftovers(leftovers: Iterable[Leftover]) -> None:
@@ -64,12 +69,3 @@ def remove_segments_since(started: float, shared: Path = SHARED_MEMORY) -> list[
     for path in left:
         path.unlink(missing_ok=True)
     return left
-
-
-def _left_folders(folder: Path) -> list[Path]:
-    found = [path for path in own_files(folder, (PREFIX,)) if (path / MARK).exists() and not is_shared_folder(path)]
-    return [path for path in found if time.time() - _newest(path) > QUIET_SECONDS]
-
-
-def _newest(folder: Path) -> float:
-    return max((changed(path) for path in (folder, *folder.rglob("*"))), default=time.time())

@@ -8,13 +8,12 @@ the product even of narrow matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from threading import Lock, Semaphore
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -28,6 +27,7 @@ from gnnloom.trainer.place.contract import (
     RowSink,
     RowsOnDisk,
     SparseProduct,
+    ascending_rows,
 )
 from gnnloom.trainer.place.threads import num_block_buffers
 
@@ -38,8 +38,7 @@ class StreamedProduct:
     def __init__(
         self,
         matrix: RowsOnDisk,
-        dtype: torch.dtype,
-        prepare: Callable[[CSR, torch.dtype], SparseProduct],
+        prepare: Callable[[CSR], SparseProduct],
         *,
         num_threads: int = 1,
         rows: NDArray[np.int64] | None = None,
@@ -47,23 +46,24 @@ class StreamedProduct:
         """Read nothing yet.
 
         Args:
-            dtype: of the dense matrices.
-            prepare: prepares the rows of a block for a product with matrices of a dtype, in one thread.
+            prepare: prepares the rows of a block for a product in one thread.
             num_threads: that multiply blocks.
             rows: strictly ascending; only these are computed. None for all.
         """
         self.num_rows, self.num_columns = matrix.num_rows, matrix.num_columns
-        self._matrix, self._dtype, self._prepare, self._rows = matrix, dtype, prepare, rows
+        self._matrix, self._prepare, self._rows = matrix, prepare, rows
         self.nnz = matrix.nnz if rows is None else int((matrix.indptr[rows + 1] - matrix.indptr[rows]).sum())
         self._num_threads = num_threads
-        self._blocks = _Blocks(matrix, _needed_blocks(matrix, rows), num_threads)
+        # The blocks that contain some of the rows, ascending.
+        needed: Sequence[int] = range(len(matrix.bounds) - 1)
+        if rows is not None:
+            needed = distinct(np.searchsorted(matrix.bounds, rows, side="right") - 1).tolist()
+        self._blocks = _Blocks(matrix, needed, num_threads)
 
     def restricted(self, rows: NDArray[np.int64]) -> StreamedProduct:
-        rows = np.ascontiguousarray(rows, np.int64)
-        if len(rows) and (rows[0] < 0 or rows[-1] >= self.num_rows or np.any(np.diff(rows) <= 0)):
-            raise ValueError(f"rows of a product must be strictly ascending, in 0..{self.num_rows - 1}")
+        rows = ascending_rows(rows, self.num_rows)
         kept = rows if self._rows is None else np.intersect1d(rows, self._rows, assume_unique=True)
-        return StreamedProduct(self._matrix, self._dtype, self._prepare, num_threads=self._num_threads, rows=kept)
+        return StreamedProduct(self._matrix, self._prepare, num_threads=self._num_threads, rows=kept)
 
     def multiply(
         self,
@@ -93,9 +93,10 @@ class StreamedProduct:
 
         def multiply(block: CSR, target: Tensor) -> None:
             span = slice(block.row_offset, block.row_offset + block.num_rows)
-            rows = self._rows_in(span)
-            product = self._prepare(block, self._dtype)
-            product = product if rows is None else product.restricted(rows)
+            product = self._prepare(block)
+            if self._rows is not None:
+                start, stop = np.searchsorted(self._rows, [span.start, span.stop])
+                product = product.restricted(self._rows[start:stop] - span.start)
             scale = row_scale[span] if len(row_scale) else row_scale
             product.multiply(dense, target, scale, accumulate=accumulate, column_scale=column_scale)
 
@@ -113,14 +114,6 @@ class StreamedProduct:
 
         self._blocks.give(use, progress)
 
-    def _rows_in(self, span: slice) -> NDArray[np.int64] | None:
-        """The rows of a range that are computed, counted from its first; None for all."""
-        if self._rows is None:
-            return None
-        start, stop = np.searchsorted(self._rows, [span.start, span.stop])
-        rows: NDArray[np.int64] = self._rows[start:stop] - span.start
-        return rows
-
 
 def _parts(rows: CSR, size: int) -> Iterator[CSR]:
     """Some rows of a matrix in ranges that begin and end at multiples of a size."""
@@ -134,18 +127,10 @@ def _parts(rows: CSR, size: int) -> Iterator[CSR]:
         first = stop
 
 
-def _needed_blocks(matrix: RowsOnDisk, rows: NDArray[np.int64] | None) -> list[int]:
-    """Numbers of the blocks that contain some of the rows, ascending."""
-    if rows is None:
-        return list(range(len(matrix.bounds) - 1))
-    found: list[int] = distinct(np.searchsorted(matrix.bounds, rows, side="right") - 1).tolist()
-    return found
-
-
 class _Blocks:
     """Some blocks of a matrix, over and over in the same order, given to threads that each take the next one."""
 
-    def __init__(self, matrix: RowsOnDisk, numbers: list[int], num_threads: int) -> None:
+    def __init__(self, matrix: RowsOnDisk, numbers: Sequence[int], num_threads: int) -> None:
         self._matrix, self._numbers = matrix, numbers
         self._num_buffers = num_block_buffers(num_threads)
         # The calling thread takes blocks, too.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -41,8 +40,12 @@ class CpuKernels:
         if isinstance(matrix, SparseRows):
             return CSparseProduct(best_library(), matrix, place.threads, dtype)
         # A thread multiplies a block by itself: several would wait for each other at the end of every block.
-        prepare = partial(_product_of_block, Threads())
-        return StreamedProduct(matrix, dtype, prepare, num_threads=place.threads.num_threads)
+        alone = Threads()
+
+        def prepare(block: CSR) -> SparseProduct:
+            return CSparseProduct(best_library(), listed_rows(block), alone, dtype)
+
+        return StreamedProduct(matrix, prepare, num_threads=place.threads.num_threads)
 
     def products_by_columns(self, matrix: CSR, parts: Sequence[slice], place: Place) -> list[SparseProduct]:
         if matrix.data is not None:
@@ -91,10 +94,6 @@ class CpuKernels:
         from gnnloom.storage.matrix.random_numbers import normal_rows  # noqa: PLC0415
 
         return place.from_numpy(normal_rows(key, rows, width, columns.start, columns.stop))
-
-
-def _product_of_block(threads: Threads, block: CSR, dtype: torch.dtype) -> SparseProduct:
-    return CSparseProduct(best_library(), listed_rows(block), threads, dtype)
 
 
 _COMPILED: Final = CpuKernels()

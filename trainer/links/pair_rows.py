@@ -13,7 +13,8 @@ from torch import Tensor
 
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.matrix.ranges import range_of
-from gnnloom.trainer.data.row_exchange import Owners, RowExchange
+from gnnloom.trainer.data.owners import Owners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.layout.realignment import VertexOrders
 from gnnloom.trainer.place.place import Place

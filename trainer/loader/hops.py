@@ -7,8 +7,7 @@ next layer, so the rows of the first layer are the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -44,36 +43,24 @@ class Hops:
     entry: Tensor | None = None
 
 
-def batch_hops(batch: LayeredBatch, place: Place) -> Hops:
-    """The graph of a layered batch.
+def hops_of(drawn: LayeredBatch | Sample, place: Place) -> Hops:
+    """The graph of a layered batch; of a sample, with the positions of its edges.
 
     Raises:
         ValueError: the layers draw neighbors of the same vertex anew.
     """
-    return _hops(batch.vertices, batch.blocks, place)
-
-
-def sample_hops(sample: Sample, place: Place) -> Hops:
-    """The graph of a layered sample, with the positions of its edges.
-
-    Raises:
-        ValueError: the layers draw neighbors of the same vertex anew.
-    """
-    found = _hops(sample.vertices, [block.matrix for block in sample.blocks], place)
-    return replace(found, entry=place.from_numpy(sample.blocks[0].entry))
-
-
-def _hops(vertices: NDArray[np.int64], blocks: Sequence[CSR], place: Place) -> Hops:
-    whole = blocks[0]
+    blocks = [block if isinstance(block, CSR) else block.matrix for block in drawn.blocks]
+    whole, first = blocks[0], drawn.blocks[0]
     for block in blocks[1:]:
         if not np.array_equal(block.indptr, whole.indptr[: block.num_rows + 1]):
             raise ValueError("one graph serves all layers only if draw_once draws every vertex's neighbors once")
     rows = [0, *(block.num_rows for block in reversed(blocks))]
     return Hops(
-        place.from_numpy(vertices),
+        place.from_numpy(drawn.vertices),
         edge_index(whole, place),
         np.diff([*rows, whole.num_columns]).tolist(),
         [int(whole.indptr[stop] - whole.indptr[start]) for start, stop in pairwise(rows)],
+        None if isinstance(first, CSR) else place.from_numpy(first.entry),
     )
 
 
@@ -85,7 +72,7 @@ def edge_index(matrix: CSR, place: Place) -> Tensor:
 
 
 def edge_weight(batch: LayeredBatch, normalization: str, place: Place) -> Tensor:
-    """(num_edges,) factors of the edges of :func:`batch_hops`, which are the whole graph's factors.
+    """(num_edges,) factors of the edges of :func:`hops_of`, which are the whole graph's factors.
 
     A weighted sum over the sampled neighbors of a vertex has the expectation of the sum over all its neighbors, and
     equals it if all are drawn: the weight of a sampled edge is multiplied by the number of neighbors per drawn

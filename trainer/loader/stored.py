@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
-from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
+from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.vertex_arrays import as_trained
 from gnnloom.storage.matrix.layered import LayeredBatch
-from gnnloom.trainer.data.vertex_data import as_features, check_finite, normalize_feature
-from gnnloom.trainer.feed.batches import Made, StoredBatches
-from gnnloom.trainer.loader.hops import batch_hops
+from gnnloom.trainer.data.vertex_data import as_features
+from gnnloom.trainer.feed.batches import Batches, Made, StoredBatches
+from gnnloom.trainer.loader.hops import hops_of
 from gnnloom.trainer.loader.streams import Fields, GraphSource, Source, Stream, as_tensors
-from gnnloom.trainer.loader.typed import hetero_fields, joined_fields
+from gnnloom.trainer.loader.typed import TypedViews, hetero_fields, joined_fields
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice
 from gnnloom.trainer.place.place import Place
 
@@ -53,7 +52,7 @@ class StoredSource(GraphSource):
 
     def _fields(self, samples: Samples, stored: StoredBatch[LayeredBatch]) -> Fields:
         batch = stored.batch
-        found = self.hop_fields(batch_hops(batch, self.place), batch.blocks[0], lambda: batch)
+        found = self.hop_fields(hops_of(batch, self.place), batch.blocks[0], lambda: batch)
         if self.vertices.features in FEATURE_DTYPES:
             feature = as_features(stored.feature, self.vertices.feature_norm, self.place)
             found["x"] = feature.to(self.place.feature_dtype)
@@ -72,6 +71,7 @@ class StoredTypedSource(Source):
         samples: their key.
         rank: of the ranks that they were drawn for.
         counter: counts the bytes that are read; None for no count.
+        views: open what batches are made from.
     """
 
     vertices: Mapping[str, VertexChoice]
@@ -79,6 +79,7 @@ class StoredTypedSource(Source):
     samples: str
     rank: int
     counter: ReadCounter | None = None
+    views: TypedViews = field(default_factory=TypedViews)
 
     @property
     def place(self) -> Place:
@@ -102,9 +103,7 @@ class StoredTypedSource(Source):
 
         return self.stream(made)
 
-    def stream(
-        self, make: Callable[[StoredBatch[HeteroBatch], dict[Any, Fields]], Made]
-    ) -> StoredBatches[HeteroBatch, Made]:
+    def stream(self, make: Callable[[StoredBatch[HeteroBatch], dict[Any, Fields]], Made]) -> Batches[Made]:
         """Open the samples that batches are made from; see :meth:`Source.open`.
 
         Args:
@@ -112,33 +111,19 @@ class StoredTypedSource(Source):
         """
         samples = Dataset(self.dataset).typed_samples(self.samples)
         edge_types = {each.name: each.edge_type for each in samples.relations}
+        views = self.views
+
+        def features(name: str, choice: VertexChoice, stored: StoredBatch[HeteroBatch]) -> Tensor:
+            where = f"{samples.artifact.path}: features of type {name}"
+            return views.packed(stored.features[name], choice, where, stored.batch.vertices[name])
 
         def made(stored: StoredBatch[HeteroBatch]) -> Made:
             batch = stored.batch
             data = {
-                name: {"x": self._features(samples, name, choice, batch.vertices[name], stored.features[name])}
+                name: {"x": features(name, choice, stored)}
                 for name, choice in self.vertices.items()
                 if choice.features in FEATURE_DTYPES and name in stored.features
             }
-            return make(stored, hetero_fields(batch, edge_types, data, self.place, self.features))
+            return make(stored, views.read(hetero_fields(batch, edge_types, data, self.place, self.features)))
 
-        return StoredBatches(samples, self.rank, made, kept=self.kept, counter=self.counter)
-
-    def _features(
-        self,
-        samples: TypedSamples,
-        name: str,
-        choice: VertexChoice,
-        vertices: NDArray[np.int64],
-        rows: NDArray[Any],
-    ) -> Tensor:
-        """(num_vertices, num_features) features of the vertices of a type.
-
-        Raises:
-            InputError: one is not a finite number, and this was to be looked for.
-        """
-        place = choice.place
-        found = as_features(rows, "none", place)
-        if choice.finite:
-            check_finite(found, f"{samples.artifact.path}: features of type {name}", lambda: vertices, place)
-        return normalize_feature(found, choice.feature_norm, place).to(place.feature_dtype)
+        return views.stored(samples, self.rank, made, self.kept, self.counter)

@@ -27,7 +27,7 @@ from gnnloom.storage.sampling.neighbor import NeighborSampler
 from gnnloom.storage.sampling.sampler import Sample
 from gnnloom.trainer.feed.batches import Batches, Drawn, NeighborBatches
 from gnnloom.trainer.loader.choices import STORED
-from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, sample_hops
+from gnnloom.trainer.loader.hops import Hops, edge_index, edge_weight, hops_of
 from gnnloom.trainer.loader.vertices import VertexChoice, VertexFields
 from gnnloom.trainer.place.place import Place
 
@@ -140,7 +140,7 @@ class GraphSource(Source):
         """The fields of a layered batch."""
         sample = drawn.sample
         edges = self.hop_fields(
-            sample_hops(sample, self.place),
+            hops_of(sample, self.place),
             sample.blocks[0].matrix,
             lambda: layered_batch(graph, sample, drawn.excluded),
         )

@@ -8,27 +8,31 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnloom.storage.artifacts.links import LinkedRelation, Links
 from gnnloom.storage.artifacts.mapped_links import MappedPairs, map_links
+from gnnloom.storage.artifacts.samples import StoredBatch
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, map_relations, map_reverses
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
-from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch
+from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.sampling.layered import hetero_batch
 from gnnloom.storage.sampling.layers.expansion import drawn_view
 from gnnloom.storage.sampling.layers.graph_view import GraphView, MatrixView
 from gnnloom.storage.sampling.layers.seeds import Seeds, VertexSeeds
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.storage.sampling.layers.typed_size import SampledRelation, TypedSize
-from gnnloom.trainer.data.vertex_data import as_features
-from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches
+from gnnloom.trainer.data.vertex_data import as_features, check_finite, normalize_feature
+from gnnloom.trainer.feed.batches import Batches, Drawn, Made, NeighborBatches, StoredBatches
 from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
@@ -69,9 +73,40 @@ class TypedViews:
         """The pairs of every split of some links."""
         return map_links(links)
 
-    def fields_of(self, found: dict[Any, Fields]) -> dict[Any, Fields]:
-        """The fields of a batch by type and by relation, as they are read."""
+    def read(self, found: dict[Any, Fields]) -> dict[Any, Fields]:
+        """The fields of a batch by type and by relation, as modules read them."""
         return found
+
+    def drawn(self, found: dict[Any, Fields]) -> dict[Any, Fields]:
+        """The fields of a batch that was just drawn."""
+        return self.read(found)
+
+    def stored(
+        self,
+        samples: TypedSamples,
+        rank: int,
+        make: Callable[[StoredBatch[HeteroBatch]], Made],
+        kept: int,
+        counter: ReadCounter | None,
+    ) -> Batches[Made]:
+        """The batches of a rank that were drawn before; for arguments see :class:`StoredBatches`."""
+        return StoredBatches(samples, rank, make, kept=kept, counter=counter)
+
+    def packed(self, rows: NDArray[Any], choice: VertexChoice, where: str, vertices: NDArray[np.int64]) -> Tensor:
+        """(num_vertices, num_features) features that were packed with a batch.
+
+        Args:
+            rows: (num_vertices, num_features) as they are stored; their memory may be changed.
+            where: the features, for messages.
+            vertices: (num_vertices,) int64.
+
+        Raises:
+            InputError: one is not a finite number, and this was to be looked for.
+        """
+        place, found = choice.place, as_features(rows, "none", choice.place)
+        if choice.finite:
+            check_finite(found, where, lambda: vertices, place)
+        return normalize_feature(found, choice.feature_norm, place).to(place.feature_dtype)
 
     def batches(self, drawn: Batches[Made]) -> Batches[Made]:
         """The batches that a run trains on."""
@@ -175,7 +210,7 @@ class TypedSource(SeededSource):
         }
         edge_types = {name: each.edge_type for name, each in relations.items()}
         drawn = hetero_batch(sample, relations, columns)
-        return self.views.fields_of(hetero_fields(drawn, edge_types, data, self.place, self.features))
+        return self.views.drawn(hetero_fields(drawn, edge_types, data, self.place, self.features))
 
     def batches(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -181,14 +181,6 @@ class CoverExchange(HaloExchange):
         return pack
 
 
-class ExchangedMatrix(Protocol):
-    """A matrix whose rows, or sums, a rank exchanges with the others."""
-
-    def exchanged(self, vertex: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """See :meth:`gnnloom.storage.shards.shard_matrix.ShardMatrix.exchanged`."""
-        ...
-
-
 class ExchangedRows:
     """Rows that a rank exchanges with each other rank, as a count and a checksum of the vertices.
 
@@ -207,7 +199,7 @@ class ExchangedRows:
         self._sent: list[NDArray[np.int64]] = []
         self._awaited: list[NDArray[np.int64]] = []
 
-    def add(self, matrix: ExchangedMatrix) -> None:
+    def add(self, matrix: ShardMatrix[Any] | CoveredMatrix) -> None:
         """Add the rows of a matrix. Communicates nothing."""
         if self._comm.size == 1:
             return

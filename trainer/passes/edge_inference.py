@@ -76,10 +76,10 @@ class WholeInference:
         own, grid = LocalNumbers.of(self._operator.layout(0).vertex), self._operator.grid
         if features is None:
             features = OwnFeatures(RowExchange(comm, own, inputs.value.detach(), owner, grid.place))
-        batches = _Batches(self._model, self._normalization, graph, own.ascending, self._reach)
-        layers = range(len(self._reach.widths) - 1) if self._reach.by_layer else (None,)
-        modules = (_EdgeLayer(batches, layer) for layer in layers)
-        return run_passes(modules, features, own, owner, grid, self._dataset.path)
+        numbers = range(len(self._reach.widths) - 1) if self._reach.by_layer else (None,)
+        given = graph, own.ascending, self._normalization, self._reach, SeedsThatFit()
+        layers = (_EdgeLayer(self._model, number, *given) for number in numbers)
+        return run_passes(layers, features, own, owner, grid, self._dataset.path)
 
     def _map(self) -> tuple[WholeGraph, NDArray[np.int32] | None, FeatureView | None]:
         graph, owner = map_graph_of(self._dataset, self._inputs, self._operator.grid.comm.size)
@@ -123,57 +123,47 @@ class WholeInference:
             )
 
 
-class _Batches:
-    """Ranges of a rank's vertices with all that their outputs need, as long as memory allows."""
-
-    def __init__(
-        self, model: EdgeModel, normalization: str, graph: WholeGraph, vertices: NDArray[np.int64], reach: Reach
-    ) -> None:
-        """Begin with a few vertices.
-
-        Args:
-            vertices: (num_own,) int64, ascending.
-        """
-        self.model, self._normalization, self._graph, self._vertices = model, normalization, graph, vertices
-        self.reach, self._fit = reach, SeedsThatFit()
-
-    def next(self, start: int, layer: int | None) -> tuple[int, NDArray[np.int64], BatchEdges | None]:
-        """The end of the range of vertices that begins at ``start``, the vertices that are needed, and their edges.
-
-        No vertices and no edges are needed at the end.
-        """
-        if start >= len(self._vertices):
-            return start, np.empty(0, np.int64), None
-        widths = self.reach.widths
-        width = max(*widths, *self.model.options.dims) if layer is None else max(widths[layer : layer + 2])
-        place, weighs = self.model.place, self.model.call.weighs
-        stop, (vertices, edges) = self._fit.batch(
-            self._vertices,
-            start,
-            lambda seeds: whole_batch(self._graph, seeds, self.reach, self._normalization, place, weighs=weighs),
-            lambda batch: (len(batch[0]) + batch[1].index.shape[1]) * width,
-        )
-        return stop, vertices, edges
-
-
 class _EdgeLayer:
     """See :class:`gnnloom.trainer.passes.passes.Layer`: a layer, or the whole module."""
 
-    def __init__(self, batches: _Batches, layer: int | None) -> None:
+    def __init__(
+        self,
+        model: EdgeModel,
+        layer: int | None,
+        graph: WholeGraph,
+        vertices: NDArray[np.int64],
+        normalization: str,
+        reach: Reach,
+        fit: SeedsThatFit,
+    ) -> None:
         """Compute nothing yet.
 
         Args:
             layer: None for the whole module.
+            vertices: (num_own,) int64, ascending.
+            fit: chooses the vertices of a batch.
         """
-        self._batches, self._layer = batches, layer
+        self._model, self._layer, self._graph, self._vertices = model, layer, graph, vertices
+        self._normalization, self._reach, self._fit = normalization, reach, fit
         self.what = "outputs of the model" if layer is None else f"outputs of layer {layer + 1}"
-        self.width = batches.reach.widths[-1 if layer is None else layer + 1]
+        self.width = reach.widths[-1 if layer is None else layer + 1]
 
     def next(self, start: int) -> tuple[int, NDArray[np.int64], BatchEdges | None]:
-        return self._batches.next(start, self._layer)
+        if start >= len(self._vertices):
+            return start, np.empty(0, np.int64), None
+        model, layer, widths = self._model, self._layer, self._reach.widths
+        width = max(*widths, *model.options.dims) if layer is None else max(widths[layer : layer + 2])
+        given = self._normalization, model.place
+        stop, (vertices, edges) = self._fit.batch(
+            self._vertices,
+            start,
+            lambda seeds: whole_batch(self._graph, seeds, self._reach, *given, weighs=model.call.weighs),
+            lambda batch: (len(batch[0]) + batch[1].index.shape[1]) * width,
+        )
+        return stop, vertices, edges
 
     def output(self, rows: Tensor, given: BatchEdges) -> Tensor:
-        model = self._batches.model
+        model = self._model
         # Features may be of another dtype than parameters.
         rows = model.as_sums(rows)
         if self._layer is not None:

@@ -177,37 +177,29 @@ class _Evaluation:
     ) -> None:
         """Read what stays in memory, and decide what does. Collective."""
         self._started, self._source, self._comm = time.perf_counter(), source, source.comm
-        self._operator, self._place, self._embeds, self._scored = operator, place, embeds, scored
+        self._embeds, self._scored = embeds, scored
         if not isinstance(source.shards, RowShards):
             raise InputError(f"{source.shards.artifact.path}: only row shards are evaluated from disk")
         shard = source.shards.shard(self._comm.rank, source.counter, on_disk=True)
-        self._product, self._feature = together(self._comm, lambda: self._opened(shard))
+
+        def opened() -> tuple[AdjacencyProduct, ShardFeatures]:
+            product = AdjacencyProduct(self._comm, shard, source.normalization, place)
+            return product, ShardFeatures(shard, place)
+
+        self._product, self._feature = together(self._comm, opened)
         self._product.exchanged.agree()
         self._feature.settle(source.feature_norm, self._comm)
         self._program = write_program(model, operator)
         sizes, dims = RankSizes.of(shard), model.options.dims
         outputs = dims[-1] + (dims[-2] if embeds and model.num_layers > 1 else 0)
         num_scored = None if scored is None else len(scored)
-        self._matrices = matrix_bytes(self._program, sizes.num_rows, outputs, self._place, num_scored)
-        self._shape = settle(
-            self._comm, self._program, sizes, self._matrices, self._place, source.memory, self._feature.chunk_rows
+        self._matrices = matrix_bytes(self._program, sizes.num_rows, outputs, place, num_scored)
+        self._shape = shape = settle(
+            self._comm, self._program, sizes, self._matrices, place, source.memory, self._feature.chunk_rows
         )
-        self._layers = StreamedLayers(
-            model,
-            operator,
-            self._product,
-            self._feature,
-            self._storage(),
-        )
-
-    def _storage(self) -> Storage:
-        shape = self._shape
-        folder = self._source.dataset.path if shape.on_disk else None
-        return Storage(folder, shape.width, shape.range_rows, shape.keeps_pages)
-
-    def _opened(self, shard: RowShard) -> tuple[AdjacencyProduct, ShardFeatures]:
-        product = AdjacencyProduct(self._comm, shard, self._source.normalization, self._place)
-        return product, ShardFeatures(shard, self._place)
+        folder = source.dataset.path if shape.on_disk else None
+        storage = Storage(folder, shape.width, shape.range_rows, shape.keeps_pages)
+        self._layers = StreamedLayers(model, operator, self._product, self._feature, storage)
 
     def run(self) -> tuple[Outputs, Report]:
         """Collective."""
@@ -240,10 +232,8 @@ class _Evaluation:
     def _sampled_seconds(self) -> float:
         """The time of the slowest rank, from samples of its work. Collective."""
         source, shape = self._source, self._shape
-        rates = together(
-            self._comm,
-            lambda: DiskRates.measured(source.dataset.path, self._matrices, cached=shape.keeps_pages),
-        )
+        folder, cached = source.dataset.path, shape.keeps_pages
+        rates = together(self._comm, lambda: DiskRates.measured(folder, self._matrices, cached=cached))
         samples = Samples(self._layers, self._product, self._feature, rates)
         seconds = together(self._comm, lambda: samples.seconds(self._program, shape.width))
         return float(self._comm.gather_numbers([seconds]).max())

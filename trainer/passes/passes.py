@@ -14,9 +14,10 @@ from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
-from gnnloom.trainer.data.row_exchange import Owners, RowExchange
+from gnnloom.trainer.data.owners import Owners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.feature_view import FeatureView, OwnFeatures
-from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
+from gnnloom.trainer.place.mapped_rows import MappedRows
 from gnnloom.trainer.place.place import Place
 
 #: Writes some rows of an output, given the number of the first one.
@@ -152,12 +153,12 @@ def run_passes(
         (num_own, width) in the order of the rank's vertices, of the dtype of sums; mapped from a temporary file; the
         next check of the place's files compares the file with its checksums.
     """
-    comm, place, count, before = grid.comm, grid.place, len(own.ascending), list[MappedRows | UnbackedRows]()
+    comm, place, count, before = grid.comm, grid.place, len(own.ascending), list[MappedRows]()
     for layer in layers:
         shape, what = (count, layer.width), layer.what
         out = together(comm, lambda what=what, shape=shape: place.mapped(folder, what, shape, place.sum_dtype))  # type: ignore[misc]
 
-        def write(start: int, rows: Tensor, out: MappedRows | UnbackedRows = out) -> None:
+        def write(start: int, rows: Tensor, out: MappedRows = out) -> None:
             out.write(own(own.ascending[start : start + len(rows)]), rows.to(place.sum_dtype))
 
         run_pass(_LayerPass(layer, features), count, [write], place, comm)

@@ -14,7 +14,7 @@ from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.operators.whole_rows import RowsOnly
 from gnnloom.trainer.passes.passes import Out, run_pass
 from gnnloom.trainer.passes.ranges import rows_alone
-from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
+from gnnloom.trainer.place.mapped_rows import MappedRows
 from gnnloom.trainer.place.place import Place
 
 
@@ -81,11 +81,11 @@ def _write_outputs(
     rows: StoredRows,
     features: FeatureView,
     some: NDArray[np.int64],
-    files: Sequence[MappedRows | UnbackedRows | None],
+    files: Sequence[MappedRows | None],
 ) -> None:
     """Write the last layer's input and the scores of some rows to the files that are there."""
 
-    def out(file: MappedRows | UnbackedRows) -> Out:
+    def out(file: MappedRows) -> Out:
         return lambda start, found: file.write(some[start : start + len(found)], found)
 
     outs = [None if file is None else out(file) for file in files]
@@ -115,6 +115,6 @@ class OwnRows:
             return before, model.classify(hidden)
 
 
-def _new_rows(model: Model, rows: StoredRows, what: str, width: int) -> MappedRows | UnbackedRows:
+def _new_rows(model: Model, rows: StoredRows, what: str, width: int) -> MappedRows:
     """(num_own, width) zeros of the dtype of sums in a temporary file."""
     return model.place.mapped(rows.folder, what, (len(rows.vertex), width), model.dtype)

@@ -13,7 +13,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.data.vertex_data import check_finite, check_stored, normalize_feature, settled_feature_norm
 from gnnloom.trainer.kernels.dispatch import converted
 from gnnloom.trainer.place.arrays import tensor_dtype
-from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
+from gnnloom.trainer.place.mapped_rows import MappedRows
 from gnnloom.trainer.place.place import Place
 
 #: Bytes per read, if all rows are read.
@@ -43,11 +43,6 @@ class ShardFeatures:
         """Ranges of a multiple of this many rows are the cheapest to read."""
         return self._reader.chunk_rows
 
-    @property
-    def has_negative(self) -> bool:
-        """Whether a feature of this rank's vertices is negative; reads them up to the first one."""
-        return any(bool((rows < 0).any()) for rows in self._parts())
-
     def rows(self, start: int, stop: int) -> Tensor:
         """(stop - start, num_features) of the dtype of features.
 
@@ -62,11 +57,12 @@ class ShardFeatures:
     def settle(self, norm: str, comm: Communicator) -> None:
         """Scale rows as ``norm`` says from now on; ``auto`` looks at the features of all ranks. Collective."""
         if norm == "auto":
-            negative = together(comm, lambda: self.has_negative)
+            # Each rank reads its features up to the first negative one.
+            negative = together(comm, lambda: any(bool((self._read(*span) < 0).any()) for span in self._ranges()))
             norm = settled_feature_norm(self._place.tensor([-float(negative)], self._place.sum_dtype), norm, comm)
         self.norm = norm
 
-    def copy_to(self, matrix: MappedRows | UnbackedRows) -> None:
+    def copy_to(self, matrix: MappedRows) -> None:
         """Write all rows to a (num_rows, num_features) matrix, some at a time.
 
         Raises:
@@ -74,10 +70,6 @@ class ShardFeatures:
         """
         for start, stop in self._ranges():
             matrix.write(slice(start, stop), self.rows(start, stop))
-
-    def _parts(self) -> Iterator[Tensor]:
-        for start, stop in self._ranges():
-            yield self._read(start, stop)
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         size = _PART_BYTES // max(1, self.dim * self._reader.dtype.itemsize)

@@ -72,22 +72,27 @@ class SparseRows:
         Raises:
             ValueError: the rows are not strictly ascending, or outside the matrix.
         """
-        rows = np.ascontiguousarray(rows, np.int64)
-        # A row given twice would have two threads that write it.
-        if len(rows) and (rows[0] < 0 or rows[-1] >= self.num_rows or np.any(np.diff(rows) <= 0)):
-            raise ValueError(f"rows of a product must be strictly ascending, in 0..{self.num_rows - 1}")
-        begin, end = self._bounds(rows)
-        return replace(self, begin=begin, end=end, target=rows, is_subset=True)
+        rows = ascending_rows(rows, self.num_rows)
+        begin, end, position = self.begin, self.end, rows
+        if self.target is not None:
+            # One row beyond the last, without entries, stands for unlisted rows.
+            begin, end = np.append(begin, 0), np.append(end, 0)
+            position = np.searchsorted(self.target, rows)
+            position[np.append(self.target, -1)[position] != rows] = len(self.target)
+        return replace(self, begin=begin[position], end=end[position], target=rows, is_subset=True)
 
-    def _bounds(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First and last entries of some rows; rows that are not listed have none."""
-        if self.target is None:
-            return self.begin[rows], self.end[rows]
-        # One row beyond the last, without entries, stands for unlisted rows.
-        begin, end = np.append(self.begin, 0), np.append(self.end, 0)
-        position = np.searchsorted(self.target, rows)
-        position[np.append(self.target, -1)[position] != rows] = len(self.target)
-        return begin[position], end[position]
+
+def ascending_rows(rows: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
+    """(num_listed,) int64, contiguous: the rows that a product is restricted to.
+
+    Raises:
+        ValueError: the rows are not strictly ascending, or outside the matrix.
+    """
+    rows = np.ascontiguousarray(rows, np.int64)
+    # A row given twice would have two threads that write it.
+    if len(rows) and (rows[0] < 0 or rows[-1] >= num_rows or np.any(np.diff(rows) <= 0)):
+        raise ValueError(f"rows of a product must be strictly ascending, in 0..{num_rows - 1}")
+    return rows
 
 
 class RowsOnDisk(Protocol):

@@ -6,7 +6,7 @@ import math
 import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -48,8 +48,8 @@ class MappedRows:
         self.recorded.check()
 
 
-class UnbackedRows:
-    """Rows of any size that nobody writes, for the forecast of memory; see :class:`MappedRows`."""
+class UnbackedRows(MappedRows):
+    """Rows of any size that nobody writes, for the forecast of memory."""
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         kind = array_dtype(dtype)
@@ -64,22 +64,14 @@ class UnbackedRows:
         """Nothing has been written."""
 
 
-class Checkable(Protocol):
-    """A temporary file, or what stands for one."""
-
-    def check(self) -> None:
-        """Compare the file with the checksums of the written data."""
-        ...
-
-
 class FileChecks:
     """Temporary files to compare with their checksums, before results that depend on them are kept."""
 
     def __init__(self) -> None:
-        self._used = WeakSet[Checkable]()
+        self._used = WeakSet[RecordedArray | UnbackedRows]()
         self._read = list[Callable[[], None]]()
 
-    def while_used(self, rows: Checkable) -> None:
+    def while_used(self, rows: RecordedArray | UnbackedRows) -> None:
         """Compare the file of some rows every time, for as long as anything refers to them."""
         self._used.add(rows)
 

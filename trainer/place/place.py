@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.trainer.place.arrays import as_array, sum_dtype
 from gnnloom.trainer.place.contract import EdgeSoftmax, HeadsPass, RowPass, RowsOnDisk, SparseProduct, SparseRows
-from gnnloom.trainer.place.mapped_rows import FileChecks, MappedRows, UnbackedRows
+from gnnloom.trainer.place.mapped_rows import FileChecks, MappedRows
 from gnnloom.trainer.place.threads import Threads
 from gnnloom.trainer.place.workspace import Workspace
 
@@ -105,7 +105,7 @@ class Place:
         """A contiguous tensor of zeros."""
         return self.workspace.empty(shape, dtype).zero_()
 
-    def mapped(self, folder: Path, what: str, shape: Sequence[int], dtype: torch.dtype) -> MappedRows | UnbackedRows:
+    def mapped(self, folder: Path, what: str, shape: Sequence[int], dtype: torch.dtype) -> MappedRows:
         """Rows in a file without a name. Readers check the file against its checksums; see ``files``.
 
         Args:

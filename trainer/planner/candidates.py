@@ -80,9 +80,7 @@ class Plan:
 
     @property
     def grid(self) -> list[int]:
-        return list(
-            self.config.algorithm.kind.settled_grid(self.config.algorithm.grid, self.config.algorithm.ranks).values()
-        )
+        return list(self.config.algorithm.axes.values())
 
     @property
     def exchange(self) -> str:
@@ -199,9 +197,7 @@ def plan_of(config: TrainConfig, situation: Situation, profile: MachineProfile, 
     Raises:
         InputError: the planner does not know the model, the mode, the algorithm or the partition.
     """
-    chosen = config.with_options(
-        grid=tuple(config.algorithm.kind.settled_grid(config.algorithm.grid, config.algorithm.ranks).values())
-    )
+    chosen = config.with_options(grid=tuple(config.algorithm.axes.values()))
     ways = [way for way in _ways(chosen.algorithm, situation) if way.key in {"", partition_key}]
     if not ways:
         raise InputError(f"partition {partition_key}: it is not among the measured ones of the dataset")
@@ -279,8 +275,8 @@ def steps_of(config: TrainConfig, work: Workload, pairs: PairFacts | None) -> tu
     each = [step for step in once if not is_once(step)] + add_pairs(pairs, work, config.algorithm.ranks)
     algorithm = config.algorithm.kind
     if algorithm.footprint is not None:
-        axes = algorithm.settled_grid(config.algorithm.grid, config.algorithm.ranks)
-        each += align_rows(work, config.algorithm.ranks, algorithm.footprint(axes, work.propagates_first)[-1])
+        footprints = algorithm.footprint(config.algorithm.axes, work.propagates_first)
+        each += align_rows(work, config.algorithm.ranks, footprints[-1])
     return [step for step in once if is_once(step)], each, pairs.num_steps
 
 

@@ -77,7 +77,9 @@ def epoch_cost(steps: Sequence[Step], profile: MachineProfile, number_size: int 
         elif isinstance(step, DenseWork):
             gemm += dense_seconds(step, profile, number_size)
         elif isinstance(step, ElementWork):
-            passes += _pass_seconds(step, profile, number_size)
+            rates, factor = profile.rates(number_size)
+            each = MEASURED_BYTES * rates.passes * factor / profile.stream
+            passes += step.numbers * each + step.calls * profile.call
         else:
             seconds = communication_seconds(step, profile)
             communication[step.kind.value] = communication.get(step.kind.value, 0.0) + seconds
@@ -94,12 +96,6 @@ def _sparse_seconds(step: SparseWork, nnz: float, profile: MachineProfile, numbe
     # However few the nonzeros are, each call writes its rows.
     written = step.calls * step.rows * step.width * 2 * number_size / profile.stream
     return nnz * step.width * rate + written + step.calls * profile.call
-
-
-def _pass_seconds(step: ElementWork, profile: MachineProfile, number_size: int) -> float:
-    rates, factor = profile.rates(number_size)
-    each = MEASURED_BYTES * rates.passes * factor / profile.stream
-    return step.numbers * each + step.calls * profile.call
 
 
 def dense_seconds(step: DenseWork, profile: MachineProfile, number_size: int = MEASURED_BYTES) -> float:

@@ -200,7 +200,7 @@ def epoch_steps(config: AlgorithmConfig, work: Workload) -> list[Step]:
     algorithm = config.kind
     if algorithm.steps is None:
         raise InputError(f"algorithm {algorithm.name}: its traffic is not known, as it states no steps")
-    found = algorithm.steps(work, algorithm.settled_grid(config.grid, config.ranks), config.own_options())
+    found = algorithm.steps(work, config.axes, config.own_options())
     if work.feature_size == work.parameter_size:
         return found
     return [each for step in found for each in (step, *_conversions(step))]

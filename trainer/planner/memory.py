@@ -53,7 +53,7 @@ def project_new_training(
     Raises:
         InputError: the algorithm states no footprint.
     """
-    axes = config.algorithm.kind.settled_grid(config.algorithm.grid, config.algorithm.ranks)
+    axes = config.algorithm.axes
     options = config.options_of_model(shards.num_features, shards.num_outputs, num_inputs)
     if isinstance(shards, RowSizes):
         found = [_Rank.of_row_shard(shards, rank, config, options, pairs) for rank in shards.ranks]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -72,10 +72,6 @@ class RankSizes:
         # Sums of several summands are rounded afterwards.
         sums = self.num_rows * sum_item if self.num_halo and sum_item != item else 0
         return (self.num_halo + self.num_sent) * item + sums
-
-    def to_list(self) -> list[int]:
-        """The numbers in the order of the fields."""
-        return list(astuple(self))
 
     @classmethod
     def of(cls, shard: RowShard) -> RankSizes:
@@ -222,41 +218,17 @@ def plan_memory(
     enough = min(total, _ENOUGH_COLUMNS // COLUMNS)
     on_disk = places[0] if widths[places[0]] >= enough else max(places, key=lambda place: (widths[place], not place))
     if not widths[on_disk]:
-        raise BudgetError(_too_little(min(peak(1, on_disk=place) for place in places), memory, adjacency, len(sizes)))
+        hint = "" if adjacency != "memory" else ", leave the adjacency on disk (--adjacency disk)"
+        least = memory_text(min(peak(1, on_disk=place) for place in places))
+        raise BudgetError(
+            f"--memory {memory_text(memory)}: {COLUMNS} columns at a time need {least} per rank; give more memory"
+            f"{hint}, or use more than {counted(len(sizes), 'rank')}"
+        )
     # The number of passes that the widest blocks need, with blocks of even width.
     width = -(-total // -(-total // widths[on_disk]))
     return MemoryPlan(on_disk, width, total, peak(width, on_disk=on_disk))
 
 
-def _too_little(needed: int, memory: int, adjacency: str, ranks: int) -> str:
-    hint = "" if adjacency != "memory" else ", leave the adjacency on disk (--adjacency disk)"
-    return (
-        f"--memory {memory_text(memory)}: {COLUMNS} columns at a time need {memory_text(needed)} per rank; give more"
-        f" memory{hint}, or use more than {counted(ranks, 'rank')}"
-    )
-
-
 def rank_sizes(shards: RowShards) -> list[RankSizes]:
     """Sizes of all ranks."""
     return [RankSizes.of(shards.shard(rank)) for rank in range(shards.num_parts)]
-
-
-def describe(
-    plan: MemoryPlan, sizes: Sequence[RankSizes], num_vertices: int, num_columns: int, steps: int
-) -> dict[str, Any]:
-    """The plan for people and programs, with the bytes on disk.
-
-    Args:
-        steps: stored steps.
-    """
-    values = _FLOAT * num_vertices * num_columns
-    return {
-        "adjacency": "disk" if plan.on_disk else "memory",
-        "columns": num_columns,
-        "columns_at_a_time": min(plan.width * COLUMNS, num_columns),
-        "passes": plan.num_passes,
-        "nonzeros": sum(each.nnz for each in sizes),
-        "peak_memory": plan.peak_bytes,
-        "bytes_written": steps * values,
-        "temporary_bytes": 0 if plan.num_passes == 1 else values,
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -90,7 +90,10 @@ class StoredSteps:
             columns = block_columns(block, self._shape[1])
             own = np.ascontiguousarray(chunk[:, columns.start - first : columns.stop - first])
             if not np.isfinite(own).all():
-                raise self._not_finite(step)
+                raise InputError(
+                    f"{self._writer.path}: step {step} has a value that is not a finite number: values grow with each"
+                    " step; normalize the adjacency, or use fewer steps"
+                )
             return write_rows(self._writer.path, value_path(step, block), start, own)
 
         pending: deque[Future[ArrayRecord]] = deque()
@@ -103,20 +106,12 @@ class StoredSteps:
                         self._written.append(pending.popleft().result())
             self._written += [each.result() for each in pending]
 
-    def _not_finite(self, step: int) -> InputError:
-        return InputError(
-            f"{self._writer.path}: step {step} has a value that is not a finite number: values grow with each step;"
-            " normalize the adjacency, or use fewer steps"
-        )
-
     def begin_sync(self) -> None:
         """Make everything that this rank has written durable, in a thread, while other columns are multiplied."""
         self._records = merge_pieces(self._written)
         # By the ranks, all at the same time: rank 0 would sync one chunk after the other.
-        self._syncing = self._thread.submit(self._sync)
-
-    def _sync(self) -> None:
-        sync_paths(path for record in self._records for path in stored_files(self._writer.path, record))
+        files = [path for record in self._records for path in stored_files(self._writer.path, record)]
+        self._syncing = self._thread.submit(sync_paths, files)
 
     def finish(self) -> None:
         """Wait until everything is durable, and record the blocks as done."""
@@ -130,14 +125,11 @@ class StoredSteps:
         if comm.rank == 0:
             found = {record.path: record for record in collect(announced, comm.size)}
             for block in self._blocks:
-                self._record(block, found)
+                with writer.task(task_of(block)) as output:
+                    for step in self._steps:
+                        output.add(found[value_path(step, block)])
         # No rank goes on before the blocks are recorded.
         comm.barrier()
-
-    def _record(self, block: int, found: Mapping[str, ArrayRecord]) -> None:
-        with self._writer.task(task_of(block)) as output:
-            for step in self._steps:
-                output.add(found[value_path(step, block)])
 
 
 def unfinished(comm: Communicator, writer: ArtifactWriter, blocks: Iterable[int]) -> list[int]:

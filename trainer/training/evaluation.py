@@ -77,20 +77,17 @@ class Evaluation:
             figures = self._metrics(scores)
             if self._val_loss is not None:
                 figures |= {VAL_LOSS: self._total_loss(self._val_loss, scores)}
-            figures = self._of_first_rank(figures)
+            # As the first rank has them: sums over ranks may end in other bits on each. Whether a figure has a value
+            # depends on counts, which are exact.
+            known = {name: value for name, value in figures.items() if value is not None}
+            values = session.place.tensor(list(known.values()), torch.float64)
+            session.comm.broadcast(values, 0, Kind.METRICS)
+            figures |= dict(zip(known, values.tolist(), strict=True))
         without = sorted(name for name in self._decisive if figures.get(name, 0) is None)
         if without:
             message = f"{without[0]} decides about this run, but it has no value: no vertex of its split has a label"
             raise CollectiveError(message, reports=session.comm.rank == 0, code=InputError.exit_code)
         return figures
-
-    def _of_first_rank(self, figures: dict[str, float | None]) -> dict[str, float | None]:
-        """The figures as the first rank has them: sums over ranks may end in other bits on each. Collective."""
-        # Whether a figure has a value depends on counts, which are exact.
-        known = {name: value for name, value in figures.items() if value is not None}
-        values = self._session.place.tensor(list(known.values()), torch.float64)
-        self._session.comm.broadcast(values, 0, Kind.METRICS)
-        return figures | dict(zip(known, values.tolist(), strict=True))
 
     def _total_loss(self, loss: StepLoss, scores: torch.Tensor) -> float | None:
         """A loss over all ranks; None if it has no vertex. Collective."""

@@ -237,10 +237,10 @@ class Training:
     def _measure(self, line: dict[str, Any], *, is_last: bool) -> bool:
         """Evaluate the epoch of a line if that is due; whether the epoch is the last one. Collective."""
         if (is_last and self.config.run.final_eval) or _is_due(line["epoch"] + 1, self.config.run.eval_every):
-            line |= self._evaluate(line["epoch"] + 1, is_last=is_last)
+            line |= self.evaluation.measure(self.mode, line["epoch"] + 1, is_last=is_last)
         self._follow(line)
         if self.course.ends and self.config.run.final_eval and not self.figures.keys() <= line.keys():
-            line |= self._evaluate(line["epoch"] + 1, is_last=True)
+            line |= self.evaluation.measure(self.mode, line["epoch"] + 1, is_last=True)
         return is_last or self.course.ends
 
     def _check_files(self) -> None:
@@ -257,10 +257,6 @@ class Training:
             or self.model.takes_edges
         ):
             together(self.comm, self.session.place.files.check)
-
-    def _evaluate(self, done: int, *, is_last: bool) -> dict[str, float | None]:
-        """The metrics of the present parameters, which are those after ``done`` epochs. Collective."""
-        return self.evaluation.measure(self.mode, done, is_last=is_last)
 
     def _follow(self, line: dict[str, Any]) -> None:
         """Let the line of an epoch decide, as it would have in a run of any length."""
@@ -390,13 +386,6 @@ class Training:
             self.comm.traffic.watch.step = "checkpoint"
             self.writer.save(epoch, self.model, self.optimizer, destinations)
 
-    def _restore_best(self) -> None:
-        """Take the parameters of the best checkpoint. Collective."""
-        folder, share = self.run.best_checkpoint, (self.comm.rank, self.comm.size)
-        best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=self.session.opened.counter))
-        together(self.comm, lambda: restore(best, self.model))
-        self.evaluation.details = None
-
     def finish(self, stopped: bool) -> dict[str, Any]:
         """Predict if requested, gather the result and write it. Collective.
 
@@ -406,11 +395,18 @@ class Training:
         self.comm.barrier()  # rank 0 has published all checkpoints
         kept = len(self.lines) if self.course.best is None else self.course.best.epochs
         if kept < len(self.lines) and not stopped:
-            self._restore_best()
+            folder, share, counter = (
+                self.run.best_checkpoint,
+                (self.comm.rank, self.comm.size),
+                self.session.opened.counter,
+            )
+            best = together(self.comm, lambda: read_checkpoint(folder, share=share, counter=counter))
+            together(self.comm, lambda: restore(best, self.model))
+            self.evaluation.details = None
         # The metrics after that epoch belong to the same parameters.
         measured: Mapping[str, Any] = self.lines[kept - 1]
         if self.evaluation.details is None and self.config.run.final_eval and not stopped:
-            measured = {**self._evaluate(kept, is_last=True), **measured}
+            measured = {**self.evaluation.measure(self.mode, kept, is_last=True), **measured}
             self._check_files()
         if self.config.run.save_embeddings and not stopped:
             # What another prediction made with the same checkpoint stays.

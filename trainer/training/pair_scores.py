@@ -28,7 +28,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.row_exchange import EndOwners
+from gnnloom.trainer.data.owners import EndOwners
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.all_targets import top_targets
 from gnnloom.trainer.links.decoder import Decoder

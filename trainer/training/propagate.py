@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def _agreed_plan(comm: Communicator, config: PropagateConfig, shard: RowShard, t
     sizes, memory = RankSizes.of(shard), config.memory
     if memory is None:
         memory = free_memory(comm.this_machine().ranks)
-    numbers = comm.gather_numbers([memory, threads, *sizes.to_list()]).astype(np.int64)
+    numbers = comm.gather_numbers([memory, threads, *astuple(sizes)]).astype(np.int64)
     all_sizes = [RankSizes(*row) for row in numbers[:, 2:].tolist()]
     # The smallest machine decides.
     memory, threads = int(numbers[:, 0].min()), int(numbers[:, 1].max())

@@ -14,13 +14,12 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.kernels.dispatch import Dropout
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.models.networks.norm import share_batch_norms
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.modes.epochs.mode import ModeContext
-from gnnloom.trainer.modes.epochs.model_inputs import ModelInputs, TypedInputs
+from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import PointToPoint
 from gnnloom.trainer.passes.evaluation import Source
@@ -32,12 +31,11 @@ from gnnloom.trainer.training.share import Share, read_share
 
 
 @dataclass
-class Session:
-    """One rank's part of a run.
+class Session(Share):
+    """One rank's part of a run: what it has read, its objective and its model.
 
     Attributes:
         objective: the task; a training adds the weights of classes and the user's loss.
-        share: what the rank has read.
         load_seconds: wall-clock time of reading the shards.
         load_memory: peak memory of the process while it read them, minus its memory before, in bytes.
     """
@@ -45,7 +43,6 @@ class Session:
     comm: Communicator
     opened: OpenedRun
     objective: Objective[Any]
-    share: Share
     model: Model = field(init=False)
     load_seconds: float = field(init=False)
     load_memory: int = field(init=False)
@@ -68,31 +65,11 @@ class Session:
         objective = _objective(comm, opened)
         outputs = objective.num_outputs
         share = read_share(comm, opened, outputs, place, streams=streams, reads_features=reads_features)
-        return cls(comm, opened, objective, share)
+        return cls(**vars(share), comm=comm, opened=opened, objective=objective)
 
     @property
     def config(self) -> TrainConfig:
         return self.opened.config
-
-    @property
-    def operator(self) -> Operator:
-        """Products on the whole graph."""
-        return self.share.operator
-
-    @property
-    def options(self) -> ModelOptions:
-        """Options of the model."""
-        return self.share.options
-
-    @property
-    def label_rows(self) -> VertexRows:
-        """Rows of the last layer's output, whose labels this rank has."""
-        return self.share.label_rows
-
-    @property
-    def inputs(self) -> ModelInputs:
-        """The input of the model, as it was opened."""
-        return self.share.inputs
 
     @property
     def place(self) -> Place:

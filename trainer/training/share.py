@@ -31,7 +31,7 @@ from gnnloom.trainer.passes.range_operator import RangeOperator
 from gnnloom.trainer.place.place import Place
 
 
-@dataclass(frozen=True)
+@dataclass
 class Share:
     """A rank's part of the graph and the vertex data of a run, before there is a model.
 

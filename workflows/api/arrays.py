@@ -339,6 +339,37 @@ def _write_data(file: Path, data: Any) -> Path:
     return file
 
 
+def is_hetero(value: Any) -> bool:
+    """Whether a value is a ``HeteroData`` of PyG."""
+    return _is(value, "torch_geometric", "HeteroData")
+
+
+@contextmanager
+def stored_hetero(data: Any) -> Iterator[str]:
+    """Write a ``HeteroData`` to a temporary file, whose location this yields, for the time of the ``with`` block."""
+    import torch
+
+    stores = dict[Any, dict[str, Any]]()
+    for name in data.node_types:
+        stores[name] = _tensors_of(data[name]) | {"num_nodes": data[name].num_nodes}
+    for triplet in data.edge_types:
+        stores[triplet] = _tensors_of(data[triplet])
+    with own_folder() as folder:
+        file = Path(folder) / "data.pt"
+        torch.save(stores, file)
+        del stores
+        yield _named_by_content(file)
+
+
+def _tensors_of(store: Any) -> dict[str, Any]:
+    """The dense tensors and arrays of a store, as tensors."""
+    import torch
+
+    given = {name: torch.from_numpy(each) if isinstance(each, np.ndarray) else each for name, each in store.items()}
+    dense = {name: each for name, each in given.items() if torch.is_tensor(each) and not _is_sparse(each)}
+    return {name: _plain_tensor(each) for name, each in dense.items()}
+
+
 def _transposed(adjacency: Any) -> dict[str, Any]:
     """The edges of ``adj_t``, whose entry (v, u) is the edge u -> v."""
     import torch

@@ -15,6 +15,7 @@ from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.end_types import relation_of_types
+from gnnloom.pipeline.ingest.typed.folders.hetero import hetero_tables
 from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -60,8 +61,10 @@ from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.api.arrays import (
     as_texts,
     in_memory,
+    is_hetero,
     is_location,
     stored_edges,
+    stored_hetero,
     stored_tables,
     stored_vertices,
 )
@@ -77,7 +80,6 @@ from gnnloom.workflows.api.options.keywords import (
 )
 from gnnloom.workflows.api.options.python_messages import IN_MEMORY, named_as, python_text
 from gnnloom.workflows.interop.graph_libraries import source_ids
-from gnnloom.workflows.interop.hetero_tables import hetero_tables
 
 if TYPE_CHECKING:
     from gnnloom.workflows.api.options.option_types import FeaturesKeywords, GenerateKeywords, IngestKeywords
@@ -115,8 +117,8 @@ def ingest(
         source: files, URLs or globs; one folder; or edges in memory: (2, m) or (m, 2) ids ``u, v`` of edges u -> v
             (NumPy, torch, lists); a data frame (pandas, polars, Arrow), with its columns named by ``columns``; a sparse
             matrix of SciPy or torch, whose entry (u, v) is the edge u -> v; a ``Data`` of PyG, or a dataset with one,
-            with its features, labels and masks; a ``HeteroData``, which becomes a graph with types without its vertex
-            data; or a graph of networkx or igraph, with the attribute ``weight`` as
+            with its features, labels and masks; a ``HeteroData``, which becomes a graph with types, with the features,
+            labels and masks of each type; or a graph of networkx or igraph, with the attribute ``weight`` as
             weights; an undirected one implies ``undirected``. Edges in memory are written to a temporary file first.
         relations: instead of a source, the tables of a graph with types, by source type, name of the relation and
             target type, such as ``{("user", "buys", "item"): "clicks.csv:user_id,item_id"}``: the name of a file,
@@ -148,20 +150,23 @@ def ingest(
     check_known("ingest", others, [*_INGEST, *_source_options(formats())])
     graph, how, values = IngestOptions(**of_graph), VertexOptions(**of_vertices), plain_values(others)
     storing = Storing(as_catalog(catalog), name, cluster, graph, TypedOptions(**of_types), how, add)
-    if relations is None and (hetero := hetero_tables(source)) is not None:
-        (relations, vertices), source = hetero, None
     has_files, named = source is not None and is_location(source), ["vertices"] if vertices else []
     declared = typed_source(as_texts(source), format, values) if has_files and relations is None else None
-    if declared is None:
+    if declared is None and not (relations is None and is_hetero(source)):
         check_typed(source, relations, [*named, *of_types])
     else:
-        check_typed(None, declared, (), named)
+        check_typed(None, source, (), named)
 
     def store_tables() -> Dataset:
         any_name = graph.ids == "names"
         with ExitStack() as stack:
-            if declared is not None:
-                tables = declared.open(values, any_name=any_name, unknown=storing.typed.unknown)
+            described = declared
+            if relations is None and described is None:
+                location = stack.enter_context(stored_hetero(source))
+                stack.enter_context(named_as({location: IN_MEMORY}))
+                described = hetero_tables(location, values.get("split_index"))
+            if described is not None:
+                tables = described.open(values, any_name=any_name, unknown=storing.typed.unknown)
             else:
                 of_relations, listed = stack.enter_context(stored_tables(relations or {}, vertices or {}))
                 shown = [table for each in ([*of_relations.values()], *listed.values()) for table in each]
@@ -186,7 +191,8 @@ def ingest(
             _log(note.replace(called, IN_MEMORY) if called else note for note in notes)
         return as_dataset(name, catalog)
 
-    return once_per_job(store if relations is None and declared is None else store_tables)
+    has_types = relations is not None or declared is not None or is_hetero(source)
+    return once_per_job(store_tables if has_types else store)
 
 
 def typed_source(locations: Sequence[str], format_name: str | None, values: Mapping[str, Any]) -> DeclaredTables | None:
@@ -201,7 +207,7 @@ def typed_source(locations: Sequence[str], format_name: str | None, values: Mapp
     """
     if format_name == TRIPLES:
         return triples_tables(locations, values)
-    if len(locations) == 1 and (found := described_tables(locations[0], format_name)) is not None:
+    if len(locations) == 1 and (found := described_tables(locations[0], format_name, values)) is not None:
         return found
     chosen = format_name or guess_format(locations)
     if chosen == NTRIPLES and not values.get("columns"):

@@ -28,6 +28,7 @@ from gnnloom.pipeline.sources.format import COLUMNS, formats, guess_format, gues
 from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.table_columns import column_list, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
@@ -470,16 +471,19 @@ def _edges(
     flags = [
         word for flag in dict.fromkeys(flag for each in found for flag in each.flags) for word in flag.split(" ", 1)
     ]
-    answered = found
-    if any(each.question for each in found):
+    answered, given = found, options | _options_of(flags, found[0].format)
+    try:
+        if given != options:
+            edges = open_edges(format_name, locations, given)
+            answered = understood_of(edges, locations, found[0].format)
         # A command that the files still refuse is not shown.
-        given = options | _options_of(flags, found[0].format)
-        try:
-            answered = understood_of(open_edges(format_name, locations, given), locations, found[0].format)
-        except GnnloomError:
-            return tuple(found), ""
         if any(each.question for each in answered):
             return tuple(found), ""
+        if isinstance(edges, TextEdges):
+            edges.check_beginning(are_names=any(each.are_names for each in answered))
+    except GnnloomError as error:
+        first = found[0] if found[0].question else replace(found[0], question=str(error))
+        return (first, *found[1:]), ""
     return tuple(found), _command(locations, format_name, options, answered, flags)
 
 

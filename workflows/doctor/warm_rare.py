@@ -134,7 +134,7 @@ def _partition_in_rounds(folder: Path, graph: Graph, cluster: Cluster) -> None:
     create_masks(mask_path, hypergraph.num_nets, 1)
     position = np.arange(2)
     np.save(position_path, position)
-    run_pieces(fill_phase(hypergraph.nets, part_path, position_path, 0, mask_path, 1), cluster)
+    run_pieces(fill_phase(hypergraph, part_path, position_path, 0, mask_path, 1), cluster)
     work = Pass(hypergraph, part_path, mask_path, 0, hypergraph.total_weight, 1.0, np.uint64(0), folder / "moves")
     load = part_loads(hypergraph, part_path, 2, cluster)
     move_in_rounds(work, position, load, cluster)

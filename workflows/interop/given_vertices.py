@@ -16,7 +16,7 @@ from gnnloom.pipeline.links.given.id_lists import IdRows, PairList
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.reading.files import open_file
-from gnnloom.pipeline.sources.reading.text_layout import Sample, Stated, row_blocks, split_fields
+from gnnloom.pipeline.sources.reading.text_layout import UNSTATED, Sample, Stated, row_blocks, split_fields
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
@@ -177,7 +177,7 @@ def _open_column(path: Path) -> tuple[CellTable, int] | None:
         return None
     if len(columns) > 1:
         raise InputError(f"{path}: expected one column of ids, found {len(columns)}")
-    table = open_table(location, columns, None, "id")
+    table = open_table(location, columns, UNSTATED, "id")
     return table, choose(table, columns or ("1",))[0]
 
 

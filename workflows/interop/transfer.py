@@ -228,7 +228,7 @@ _Compared = tuple[Data | TypedData, Data | TypedData, Transfer, dict[str, str]]
 
 
 def _is_own(dataset: Dataset, run: Run, other: Data | TypedData) -> bool:
-    """Whether the data to predict with are the training data."""
+    """Whether the data to predict with are the training data, which are not opened: they may have been removed."""
     return other.dataset.path == dataset.path and other.inputs.items() <= run.inputs().items()
 
 
@@ -243,7 +243,7 @@ def _compared(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewh
             raise
         vertices = None
     other = Data(there, graph, vertices)
-    if _is_own(dataset, run, other):  # before the training data are opened, which may have been removed
+    if _is_own(dataset, run, other):
         return None
 
     def open_trained() -> Data:
@@ -265,14 +265,14 @@ def _compared(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewh
 
 def _compared_types(dataset: Dataset, run: Run, config: TrainConfig, elsewhere: Elsewhere) -> _Compared | None:
     """The data of a run, compared with another graph with types and its vertex data; None for its own graph."""
-    there, trained = _dataset(dataset, elsewhere), _still_there(run, lambda: TypedData.trained(dataset, run, config))
-    known = _known_data(dataset, run, config, trained)
+    there = _dataset(dataset, elsewhere)
     graph = other_graph(there, elsewhere.graph, elsewhere.vertices)
-    other = TypedData.other(there, graph, elsewhere.vertices, trained, config, known)
+    other = TypedData.other(there, graph, elsewhere.vertices, run.inputs(), config)
     if _is_own(dataset, run, other):
         return None
+    trained = _still_there(run, lambda: TypedData.trained(dataset, run, config))
     other.check_against(trained)
-    return trained, other, known, {}
+    return trained, other, _known_data(dataset, run, config, trained), {}
 
 
 def _still_there(run: Run, open_data: Callable[[], AnyData]) -> AnyData:

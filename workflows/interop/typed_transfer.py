@@ -14,7 +14,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, ReverseRelatio
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.run import Run
-from gnnloom.storage.runs.transfer import AllEdges, Transfer, links_of_run
+from gnnloom.storage.runs.transfer import AllEdges, links_of_run
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.typed_vertices import TypedVertices, chosen_graph
@@ -77,32 +77,26 @@ class TypedData:
 
     @classmethod
     def other(
-        cls,
-        dataset: Dataset,
-        graph: TypedGraph,
-        vertices: str | None,
-        trained: TypedData,
-        config: TrainConfig,
-        known: Transfer,
+        cls, dataset: Dataset, graph: TypedGraph, vertices: str | None, inputs: Mapping[str, str], config: TrainConfig
     ) -> TypedData:
         """Another graph, with vertex data of the types that have some in the training.
 
         Args:
             dataset: dataset of ``graph``.
             vertices: choice of vertex data; see :func:`other_graph`.
-            known: what the run knows of its labels.
+            inputs: what the run read in the training, by kind.
 
         Raises:
             NotFoundError: the graph lacks a type or relation, or its reverses are not stored.
             InputError: a type has several vertex data, and there is no choice.
         """
         mode = config.mode
-        links = None if mode.relation is None else AllEdges(graph, known, mode.relation)
+        links = None if mode.relation is None else AllEdges(graph, None, mode.relation)
         how: dict[str, Any] = {"chosen": _choices(vertices), "reverse": mode.reverse, "links": links, "trains": False}
         found = TypedVertices.open(dataset, mode.of_type, {}, key=graph.artifact.key, **how)
-        read = {*trained.reads.stored, mode.of_type}
+        read = {mode.of_type, *(kind.partition("/")[2] for kind in inputs if kind.startswith("vertices/"))}
         stored = {name: each for name, each in found.stored.items() if name in read}
-        return cls(dataset, replace(found, stored=stored), trained.learns)
+        return cls(dataset, replace(found, stored=stored), config.model.embed > 0)
 
     @property
     def inputs(self) -> dict[str, str]:

@@ -19,6 +19,7 @@ from gnnloom.pipeline.partition.settings import AUTO
 from gnnloom.pipeline.samples.options import SampleOptions
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
 from gnnloom.pipeline.shards.grid.typed_grid_stage import check_typed_grid
+from gnnloom.storage.artifacts.typed.typed_names import check_distinct
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.disk.remote_folder import masked_settings
 from gnnloom.storage.errors import InputError, NotFoundError
@@ -142,6 +143,8 @@ class Recipe:
         partition = _partition(document, algorithm, shards, mistakes)
         lists = tuple(document.build(name, list_section()) for name in document.entries("vertices"))
         types = {name for each in relations for name in (each.source, each.target)} | {each.type for each in lists}
+        with mistakes.noted():
+            _check_types(document, relations, lists)
         with mistakes.noted():
             _check_types_of_parts(document, partition, shards, types)
         recipe = cls(
@@ -420,6 +423,29 @@ def _check_dataset(document: Document, dataset: DatasetSection, *, is_typed: boo
     if not is_typed and dataset.unknown != TypedOptions.unknown:
         typed = "unknown: only graphs with types have it; give their [[relations]]"
         raise document.error("dataset", typed, "unknown")
+
+
+def _check_types(document: Document, relations: Sequence[RelationSection], lists: Sequence[ListSection]) -> None:
+    """Check that no two types are meant to be one.
+
+    Raises:
+        InputError: two types look alike; names the line.
+    """
+    seen: list[str] = []
+    named: list[tuple[str, Any, tuple[str, ...]]] = [
+        (entry, each, ("source", "target"))
+        for entry, each in zip(document.entries("relations"), relations, strict=True)
+    ]
+    named += [(entry, each, ("type",)) for entry, each in zip(document.entries("vertices"), lists, strict=True)]
+    for entry, each, keys in named:
+        for key in keys:
+            name = getattr(each, key)
+            if name != BY_ROW and name not in seen:
+                try:
+                    check_distinct([*seen, name], "type")
+                except InputError as error:
+                    raise document.error(entry, f"{key}: {error}", key) from error
+                seen.append(name)
 
 
 def _check_links(document: Document, links: DrawOptions | None, relations: Sequence[str]) -> None:

@@ -3,5 +3,5 @@
 Files only. ``collect`` leaves, for some edges at a time, their sorted distinct keys and the edges as positions among
 them. ``merge`` cuts the keys of all files into ranges, merges these, and routes the number of every collected key back
 to its file. ``numbered`` has the plan of both, and reads the edges by number; ``arrays`` stores the keys along with the
-graph. What differs between ids and names is in ``key_types``.
+graph. The differences between ids and names are in ``key_types``.
 """

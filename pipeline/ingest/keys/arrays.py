@@ -62,7 +62,7 @@ class KeyTable:
 
     @classmethod
     def stated(cls, ids: str, counts: Sequence[int], num_ranges: int) -> KeyTable:
-        """A table that is only counted, of ranges of equal size. Few begin where tasks do: tasks open the most files.
+        """A table that is only counted, of ranges of equal size: tasks open the largest number of files.
 
         Args:
             counts: elements of each array in which the keys are stored.

@@ -17,6 +17,7 @@ from gnnloom.pipeline.sources.names import NameChunk
 from gnnloom.pipeline.sources.source import EdgeChunk, EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.meters import Done
 
@@ -28,17 +29,19 @@ SAMPLES = 64
 EDGE_MEMORY = 24
 
 
-def file_edges(memory: int, ids: str, name_bytes: float = 0.0) -> int:
+def file_edges(memory: int, ids: str, name_bytes: float = 0.0, scratch: Scratch = BESIDE) -> int:
     """Edges whose keys are collected in one file at least, unless it is the last of a range, by such a worker.
 
     Args:
         ids: type of the keys.
         name_bytes: average bytes of a name.
+        scratch: bytes that are gathered, if not the memory decides that.
     """
     many = 1 << 20
     # Of many edges, because the average name need not have a whole number of bytes.
     counts = (2 * many, int(2 * many * name_bytes))[: len(KEY_TYPES[ids].widths)]
-    return max(1, gathered_memory(memory) * many // (sort_memory(KEY_TYPES[ids], counts) + EDGE_MEMORY * many))
+    gathered = scratch.gathered_bytes or gathered_memory(memory)
+    return max(1, gathered * many // (sort_memory(KEY_TYPES[ids], counts) + EDGE_MEMORY * many))
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def collect_range(task: CollectKeysTask) -> Done:
             for table, (keys, file, (found, _)) in enumerate(zip(tables, files, distinct, strict=True)):
                 _record_file(facts, table, keys, file, found)
             facts["bytes"] = files[-1].stop
-        # How often a list names its vertices.
+        # Number of times that a list names its vertices.
         output.facts = facts | ({"rows": edges} if task.is_list else {})
     return Done(edges)
 
@@ -167,7 +170,7 @@ def _rows(task: CollectKeysTask) -> Iterator[tuple[EdgeChunk | NameChunk, NDArra
 
 def _filled(task: CollectKeysTask, tables: Sequence[KeyType[Any]]) -> Iterator[_GrowingFile]:
     """The keys and edges of the range, in pieces that fit in memory."""
-    limit = gathered_memory(task.memory)
+    limit = task.writer.scratch.gathered_bytes or gathered_memory(task.memory)
     step = max(1, limit // (EDGE_MEMORY + tables[0].memory[0] + tables[-1].memory[0]))
     growing = _GrowingFile.empty(len(tables), is_list=task.is_list)
     for whole, kinds in _rows(task):

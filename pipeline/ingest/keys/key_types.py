@@ -1,4 +1,4 @@
-"""The two types of keys: ids, which are numbers, and names. All that the sort of keys does not share is here."""
+"""The two types of keys, ids (numbers) and names, with everything that differs between them in the sort."""
 
 from __future__ import annotations
 

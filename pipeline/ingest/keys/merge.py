@@ -42,7 +42,7 @@ PLACE_BITS: Final = 40
 
 
 def num_key_ranges(collected: int, num_files: int, scratch: Scratch) -> int:
-    """Number of ranges of keys: so few that a range takes enough bytes from each file.
+    """Number of ranges of keys, small enough that a range takes enough bytes from each file.
 
     Args:
         collected: bytes of the keys in all files.
@@ -51,7 +51,7 @@ def num_key_ranges(collected: int, num_files: int, scratch: Scratch) -> int:
 
 
 def number_shuffle(num_files: int, num_source_ranges: int, name: str) -> Shuffle:
-    """The way of the numbers from the ranges of keys to the files, whose numbers are the positions."""
+    """The shuffle of the numbers from the ranges of keys to the files; its positions are the numbers of the files."""
     return Shuffle(name, num_files, (Column("number", "int64"),), num_source_ranges)
 
 
@@ -228,7 +228,7 @@ def merge_range(task: MergeKeysTask) -> Done:
         kinds: list[int] = []
         first = task.number << PLACE_BITS
         with writable(work, task.keys) as lane, ranges.shuffle.routed(output, task.numbers) as numbers:
-            for pieces in _fitting(segments, working_memory(task.memory)):
+            for pieces in _fitting(segments, task.writer.scratch.merged_bytes or working_memory(task.memory)):
                 # Pieces ascend and do not share a key, so their results follow each other without another merge.
                 keys, positions = ranges.keys.distinct([piece.read() for piece in pieces])
                 stop, places = blocks[-1].stop if blocks else 0, positions + np.int64(first)

@@ -51,8 +51,8 @@ class KeySizes:
         source_bytes: bytes that they read.
         num_files: files of keys.
         num_keys: keys of all files.
-        num_bytes: bytes of these keys.
-        edge_bytes: bytes of the edges in these files.
+        num_bytes: bytes of the keys.
+        edge_bytes: bytes of the edges in the files.
         merged_bytes: bytes of the distinct keys, at most.
         key_ranges: ranges in which keys are merged.
         digest: of the collected keys.
@@ -91,7 +91,7 @@ class KeySizes:
             scratch: sizes of the ranges of keys.
         """
         ids, tasks, key_bytes = "names" if name_bytes else "compact", max(1, edges.num_ranges), 8 + name_bytes
-        in_file = file_edges(memory, ids, name_bytes)
+        in_file = file_edges(memory, ids, name_bytes, scratch)
         files = tasks * -(-edges.edges // (tasks * in_file))
         keys = min(2 * edges.edges, files * edges.num_vertices)
         source = int(2 * edges.edges * (name_bytes + 1)) if name_bytes else 16 * edges.edges
@@ -123,7 +123,7 @@ class KeyPlan:
         sizes = self.sizes
         ranges = self.source.ranges() if self.source is not None else [SourceRange(0, 0, 0)] * sizes.num_ranges
         lanes, count = LaneSet.named("keys/collected", len(ranges), self.writer.scratch), max(1, len(ranges))
-        # Along with what is gathered, the chunk that is being read, and what it is parsed from.
+        # In addition to the gathered edges: the chunk that is being read, and the text that it is parsed from.
         memory = min(gathered_memory(self.memory) + 20 * CHUNK_EDGES, -(-sizes.source_bytes // count) * 12)
         needs = Needs(-(-sizes.source_bytes // count), -(-(sizes.num_bytes + sizes.edge_bytes) // count), 0, memory)
         tasks = [
@@ -184,7 +184,7 @@ def number_keys(writer: ArtifactWriter, source: EdgeSource, ids: str, cluster: C
     run([collect], cluster, writer)
     ranges = KeyRanges.of([(record, 0) for record in records_of(collect, writer)], ids, writer.scratch)
     check_values([file.value_bytes for files in ranges.files() for file in files])
-    return NumberedEdges(writer.work, (merge_keys(writer, ranges, cluster)[0],))
+    return NumberedEdges(writer.work, (merge_keys(writer, ranges, cluster)[0],), writer.scratch.read_edges)
 
 
 def merge_keys(writer: ArtifactWriter, ranges: KeyRanges, cluster: Cluster) -> tuple[NumberedKeys, list[TaskRecord]]:
@@ -205,7 +205,7 @@ class NumberedKeys:
 
     Attributes:
         ranges_path: file of the ranges of keys.
-        num_ranges: number of ranges of the source that collected the keys of these edges.
+        num_ranges: number of ranges of the source that collected the keys of the edges.
         first_range: number of the first such range, among all ranges that collected keys of the same table.
         num_kinds: kinds of keys that are numbered apart; 0 if all keys have one numbering.
     """
@@ -247,7 +247,7 @@ class NumberedKeys:
         If keys have kinds, the bits of a number from ``KIND_BITS`` on are its kind.
 
         Args:
-            number: number of the range among the ranges of these edges.
+            number: number of the range among the ranges of the edges.
         """
         ranges, firsts = KeyRanges.load(self.ranges_path), self._firsts
         at, rows = self.first_range + number, ranges.shuffle.rows(work, opened)
@@ -269,10 +269,12 @@ class NumberedEdges:
     Attributes:
         work: work folder of the artifact that is being made.
         ends: numbers of the keys of both ends, or of the sources' keys and of the targets' keys.
+        chunk_edges: edges that are read at a time.
     """
 
     work: Path
     ends: tuple[NumberedKeys, ...]
+    chunk_edges: int
 
     @property
     def table_path(self) -> Path:
@@ -312,8 +314,8 @@ class NumberedEdges:
             # Both ends of an edge are in the same file of the same range.
             for found in zip(*(end.read(self.work, span.file, opened) for end in self.ends), strict=True):
                 (file, of_sources), of_targets = found[0], found[-1][1]
-                for start in range(0, file.num_edges, CHUNK_EDGES):
-                    stop = min(start + CHUNK_EDGES, file.num_edges)
+                for start in range(0, file.num_edges, self.chunk_edges):
+                    stop = min(start + self.chunk_edges, file.num_edges)
                     source, target = file.read_ends(opened, start, stop)
                     ends, values = (of_sources[source], of_targets[target]), file.read_values(opened, start, stop)
                     kinds = file.read_kinds(opened, start, stop)

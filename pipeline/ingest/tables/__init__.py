@@ -1,3 +1,3 @@
-"""Tables that name the vertex of each row: how their rows, in any order, reach the order of the vertices."""
+"""Brings the rows of tables that name the vertex of each row, in any order, into the order of the vertices."""
 
 from __future__ import annotations

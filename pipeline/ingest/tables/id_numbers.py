@@ -1,4 +1,4 @@
-"""Ids that are numbers, written as text: their values, and what is wrong with them."""
+"""Parses ids that are numbers written as text, and finds their faults."""
 
 from __future__ import annotations
 

@@ -24,10 +24,9 @@ from gnnloom.pipeline.sources.names import Names
 from gnnloom.pipeline.sources.parsers.numerals import PADDED, REASONS
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.files import read_json, write_json
+from gnnloom.storage.disk.work_folder import BESIDE
 from gnnloom.storage.matrix.ranges import Span
 
-#: Bytes of a bucket's values and of the ids of its vertices.
-BUCKET_BYTES = 24 << 20
 #: Bytes of a vertex while its bucket is filled, in addition to its values and its id: whether it has a row, and where
 #: its id begins.
 _VERTEX_BYTES = 9
@@ -42,19 +41,21 @@ class VertexBuckets:
         task_rows: vertices whose rows one task writes.
         values: column with the values of a row.
         id_bytes: mean bytes of a vertex's id.
+        bucket_bytes: bytes of a bucket's values and of the ids of its vertices.
     """
 
     num_vertices: int
     task_rows: int
     values: Column
     id_bytes: int
+    bucket_bytes: int = BESIDE.bucket_bytes
 
     @cached_property
     def bucket_rows(self) -> int:
         """Vertices of a bucket: a task writes whole buckets of about equal size."""
         task_rows = max(1, min(self.task_rows, self.num_vertices))
         task_bytes = task_rows * (self.values.num_bytes + self.id_bytes + _VERTEX_BYTES)
-        return -(-task_rows // -(-task_bytes // BUCKET_BYTES))
+        return -(-task_rows // -(-task_bytes // self.bucket_bytes))
 
     @property
     def memory(self) -> int:
@@ -98,8 +99,8 @@ class VertexBuckets:
         return Shuffle(f"table/{array}", self.num_buckets, columns, self.num_buckets)
 
 
-#: What to do about ids that differ in leading zeros only, and about missing ones.
-_NAMES_HINT = "; write it as the edges do, or ingest these with `--ids names`"
+#: Advice about ids that differ in leading zeros only, and about missing ones.
+_NAMES_HINT = "; write it as in the edges, or ingest the edges with `--ids names`"
 _MISSING = "the id of the vertex is missing; remove the row"
 
 
@@ -156,7 +157,7 @@ class BucketBounds:
         return cls(np.array(found, np.int64))
 
     def fault(self, ids: Names) -> tuple[int, str]:
-        """The first id that cannot be meant, if vertices have numbers, and why; -1 if there is none.
+        """The first id that cannot be right, if vertices have numbers, and the reason; -1 if there is none.
 
         An id with leading zeros would be another spelling of a number.
         """

@@ -28,12 +28,11 @@ from gnnloom.pipeline.sources.source import KeyedSource, SourceRange
 from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, WorkFiles
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskRecord
 
 #: Buckets whose first ids one task looks up: a chunk of the stored ids is decompressed for each.
 BOUNDS_PER_TASK = 256
-#: Most bytes of the rows that a task gathers for a run, unless the memory of a worker is smaller.
-RUN_BYTES = 512 << 20
 #: Bytes of a row while it is gathered and sorted by bucket, in addition to its values and the text of its id: its
 #: bucket, its place in the table, the length of its id, the offset of its id in both orders and in Arrow's, and the
 #: order and its inverse.
@@ -89,8 +88,8 @@ class TablePlan:
         array: the array that the table is for.
         buckets: of the vertices.
         ranges: of the table, one for each task that reads it.
-        num_rows: rows of the table, about.
-        num_bytes: bytes of the table, about.
+        num_rows: approximate number of rows of the table.
+        num_bytes: approximate bytes of the table.
         memory: bytes that a worker may use.
         writer: the artifact that gets the array.
         ids: folder of the ids of the vertices, as :meth:`SourceIds.at` opens them.
@@ -129,7 +128,12 @@ class TablePlan:
         tasks = max(1, len(self.ranges))
         written = -(-(self.row_bytes * self.num_rows + 8 * self._num_keys) // tasks)
         # Rows are in the order of the table and by bucket.
-        needs = Needs(-(-self.num_bytes // tasks), written, 0, 2 * min(run_bytes(self.memory), self._gathered))
+        needs = Needs(
+            -(-self.num_bytes // tasks),
+            written,
+            0,
+            2 * min(run_bytes(self.memory, self.writer.scratch), self._gathered),
+        )
         what, names = (self.source, bounds, self.shuffled.shuffle), starmap(range_name, enumerate(self.ranges))
         return [
             RouteTableTask(self.writer, f"route/{self.array}/{name}", needs, *what, span, self.memory, lane)
@@ -150,7 +154,7 @@ class TablePlan:
     @property
     def _num_keys(self) -> int:
         """Buckets that each run has rows of, all runs together."""
-        runs = len(self.ranges) * -(-self._gathered // run_bytes(self.memory))
+        runs = len(self.ranges) * -(-self._gathered // run_bytes(self.memory, self.writer.scratch))
         return min(self.num_rows, runs * self.buckets.num_buckets)
 
     def opens(self, start: int, stop: int) -> int:
@@ -179,7 +183,7 @@ def cut_ids(task: CutIdsTask) -> int:
 
 def route_rows(task: RouteTableTask) -> int:
     """Route the rows of a range of the table, in pieces that fit in memory; returns the number of rows read."""
-    bounds, limit = BucketBounds.load(task.bounds), run_bytes(task.memory)
+    bounds, limit = BucketBounds.load(task.bounds), run_bytes(task.memory, task.writer.scratch)
     rows = unknown = 0
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as out:
         gathered = GatheredRows(task.shuffle)
@@ -199,12 +203,12 @@ def route_rows(task: RouteTableTask) -> int:
     return rows
 
 
-def run_bytes(memory: int) -> int:
+def run_bytes(memory: int, scratch: Scratch) -> int:
     """Bytes of the rows that a task gathers, in the order of the table, before it routes them.
 
     Both orders are in memory at once.
     """
-    return min(RUN_BYTES, gathered_memory(memory))
+    return min(scratch.routed_bytes, gathered_memory(memory))
 
 
 class GatheredRows:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.sources.binary.edge_columns import checked_times
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges, unit_of_column
 from gnnloom.pipeline.sources.parsers.numerals import COMMA, POINT, REASONS
 from gnnloom.pipeline.sources.reading.fields import parse_dates, parse_exact
@@ -29,6 +30,7 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     CellBlock,
     Cells,
     CellTable,
+    NamedCells,
     ParquetCells,
     TextCells,
     TextTableCells,
@@ -38,6 +40,8 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import MOST_TICKS, TIME_UNITS, WHOLE, finest_unit, ticks_of_floats
 from gnnloom.storage.wording import did_you_mean
 
+#: Edges whose files have further columns, or further arrays.
+ValuedEdges: TypeAlias = TextEdges | ParquetEdges | NumpyEdges
 #: Name of the array that has all features.
 FEATURE: Final = "feature"
 #: Cells without a label. -1 is a label of edges, as in networks of trust.
@@ -85,7 +89,7 @@ class ColumnsTable:
 
     @classmethod
     def open(
-        cls, edges: TextEdges | ParquetEdges, columns: Sequence[ValueColumn], location: str, *, are_names: bool
+        cls, edges: ValuedEdges, columns: Sequence[ValueColumn], location: str, *, are_names: bool
     ) -> ColumnsTable:
         """Find the columns in every file of a table.
 
@@ -114,7 +118,7 @@ class ColumnsTable:
         return replace(found, files=tuple(replace(each, table=_without_sample(each.table)) for each in files))
 
     def _check_fills(self) -> None:
-        """Check what stands for missing cells.
+        """Check the replacements for missing cells.
 
         Raises:
             InputError: it is not what the column holds.
@@ -136,7 +140,7 @@ class ColumnsTable:
             if not math.isfinite(value) or abs(value) > largest:
                 raise InputError(f"{where}: expected a finite number up to {largest:.3g}")
 
-    # What is stored
+    # Stored types
 
     @property
     def arrays(self) -> dict[str, Column]:
@@ -154,7 +158,7 @@ class ColumnsTable:
 
     def facts(self) -> dict[str, Any]:
         """Facts about the columns for the manifest."""
-        names = {role: [each.name for each in self.columns if each.role == role] for role in self.arrays}
+        names = {role: [each.title or each.name for each in self.columns if each.role == role] for role in self.arrays}
         return {
             "columns": names,
             "weighted": "weight" in names,
@@ -205,7 +209,7 @@ class ColumnsTable:
             (num_rows, num_features).
 
         Raises:
-            InputError: a cell cannot be read, or has no value and nothing stands for it.
+            InputError: a cell cannot be read, or has neither a value nor a replacement.
         """
         file = self.files[span.file]
         for block in file.table.read(span, file.numbers):
@@ -249,7 +253,7 @@ class ColumnsTable:
     def _filled(
         self, file: FileColumns, block: CellBlock, at: int, values: NDArray[Any], missing: NDArray[np.bool_]
     ) -> NDArray[Any]:
-        """Values with what stands for missing ones.
+        """Values, with replacements for missing ones.
 
         Raises:
             InputError: nothing stands for them.
@@ -259,7 +263,7 @@ class ColumnsTable:
             return values
         if column.fill is None:
             shown = f"{column.name} as {column.role} else {'unknown' if column.role == 'label' else 0}"
-            reason = f"no value; say what stands for missing ones, as in {shown!r}"
+            reason = f"no value; give a value for missing cells, as in {shown!r}"
             raise self._error(file, block, int(np.argmax(missing)), at, reason)
         has_ticks = column.role == "time" and bool(self.time_unit)
         values[missing] = _ticks_of(column.fill, self.time_unit) if has_ticks else float(column.fill)
@@ -360,8 +364,11 @@ def _ticks_of(date: str, unit: str) -> int | None:
     return int(found.view(np.int64)[0]) if (found == given).all() else None
 
 
-def _cell_tables(edges: TextEdges | ParquetEdges, *, are_names: bool) -> Iterator[CellTable]:
+def _cell_tables(edges: ValuedEdges, *, are_names: bool) -> Iterator[CellTable]:
     """The files of edges as tables of cells, whose rows are the edges."""
+    if isinstance(edges, NumpyEdges):
+        yield NamedCells(edges.values)
+        return
     if isinstance(edges, ParquetEdges):
         yield from (ParquetCells(table) for table in edges.tables)
         return

@@ -1,4 +1,4 @@
-"""Tables whose headers say what their columns hold: with the words of Neo4j's import, or with those of Neptune.
+"""Tables whose headers describe their columns, with the words of Neo4j's import or of Neptune's loader.
 
 Neo4j: ``:ID(Person)``, ``personId:ID``, ``:LABEL``; ``:START_ID(Person)``, ``:END_ID(Movie)``, ``:TYPE``. What is in
 parentheses is an id space; without it, ids are distinct over all files. Only the first file of a table needs a header,
@@ -37,15 +37,15 @@ from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean
 
-#: What a column of a file of edges or of vertices may hold.
+#: Contents of a column of a file of edges or of vertices.
 _ROLES: Final = tuple(dict.fromkeys((*EDGE_ROLES, *VERTEX_ROLES)))
 #: A column of Neo4j, such as ``personId:ID(Person){id-type: long}``.
 _COLUMN: Final = re.compile(r"[^:]*:(ID|START_ID|END_ID|TYPE|LABEL)(?:\(([^)]*)\))?(?:\{.*\})?", re.IGNORECASE)
-#: What the columns of Neptune are in Neo4j.
+#: The Neo4j columns that correspond to columns of Neptune.
 _NEPTUNE: Final[Mapping[str, str]] = {"~id": "ID", "~from": "START_ID", "~to": "END_ID", "~label": "LABEL"}
 #: A column of lists of words, such as ``tags:string[]``.
 _WORD_LISTS: Final = re.compile(r"[^:]*:(string|char)\[\]", re.IGNORECASE)
-#: What separates labels in a cell; the first one counts.
+#: Separator of labels in a cell; the first label counts.
 _SEVERAL: Final = ";"
 #: The end of the name of a file that says which part of a table it is.
 _PART: Final = re.compile(r"([-_.]*(header|headers|part|nodes|edges|rels|relationships|\d+))+$", re.IGNORECASE)
@@ -128,16 +128,22 @@ class Header:
             )
         return replace(self, words=kept)
 
-    def values(self, wanted: Sequence[ValueColumn]) -> list[ValueColumn]:
-        """The columns with values of edges, or of vertices, that the file has."""
+    def values(self, wanted: Sequence[ValueColumn], *, is_read: bool) -> list[ValueColumn]:
+        """The columns with values of edges, or of vertices, that the file has.
+
+        Args:
+            is_read: a file of the table begins with the header, and has rows.
+        """
         found = [each for each in wanted if self.takes(each)]
         is_sorted = len(found) == 1 and found[0].role in ROLES and found[0].fill is None
-        if self.are_edges and not is_sorted:
+        if self.are_edges and not is_sorted and is_read:
             return found
         # A reader of edges and a single number expects numbers of all columns, from 1. A header of its own is not read
-        # with the rows of vertices.
+        # with the rows.
         return [
-            replace(each, name=self.fields[at] if not self.are_edges and self.has_rows else str(at + 1))
+            replace(each, name=self.fields[at])
+            if not self.are_edges and is_read
+            else replace(each, name=str(at + 1), title=each.name)
             for each in found
             for at in self._found(each)
         ]
@@ -217,11 +223,11 @@ class DeclaredTables:
     def _grouped(
         cls, headers: Sequence[Header], others: Sequence[tuple[SourceFile, int]], values: Sequence[ValueColumn]
     ) -> DeclaredTables:
-        """Files with equal headers are one table, and so are files without a header with the one of their name."""
+        """Group files into tables: files with equal headers, and files without a header with the file of their name."""
         headless: dict[SourceFile, list[str]] = {}
         for file, width in others:
             headless.setdefault(_header_of(file, width, headers).file, []).append(file.location)
-        # What a table is called after, unless its rows or its ids say it, is the name of its file.
+        # A table has the name of its file, unless its rows or its ids name it.
         groups: dict[tuple[Any, ...], list[Header]] = {}
         for each in headers:
             groups.setdefault((each.fields, "" if each.kinds else _stem(each.file)), []).append(each)
@@ -237,6 +243,7 @@ class DeclaredTables:
                 kinds=first.kinds,
                 several="" if first.are_edges or not first.kinds else _SEVERAL,
                 headless=tuple(location for each in group for location in headless.get(each.file, ())),
+                titles=first.fields,
                 options=(("header", True),),
                 space="" if first.are_edges else first.space("ID"),
             )
@@ -245,10 +252,10 @@ class DeclaredTables:
             if first.are_edges:
                 unlisted += filter(None, (_unlisted(first, word, lists) for word in ("START_ID", "END_ID")))
                 name = BY_ROW if first.kinds else valid_name(_stem(first.file))
-                table = table.with_values(first.values(values), first.file.location)
+                table = table.with_values(first.values(values, is_read=bool(table.locations)), first.file.location)
                 relations.append(((first.space("START_ID"), name, first.space("END_ID")), table))
             else:
-                table = replace(table, others=tuple(first.values(values)))
+                table = replace(table, others=tuple(first.values(values, is_read=bool(table.locations))))
                 called = first.space("ID") if "ID" in first.spaces else _stem(first.file)
                 vertices.append((BY_ROW if first.kinds else valid_name(called), table))
         tables = sorted(relations, key=lambda each: each[0]), sorted(vertices, key=lambda each: each[0])
@@ -258,7 +265,7 @@ class DeclaredTables:
         """Open the tables; other arguments and errors as for :meth:`TypedTables.open`.
 
         Args:
-            unknown: what becomes of edges whose ends no table lists.
+            unknown: treatment of edges whose ends no table lists.
         """
         if self.unlisted and unknown != "add":
             raise InputError(f"{self.unlisted[0]}; `--unknown add` takes the ids of the edges as vertices")
@@ -323,16 +330,16 @@ def _unlisted(header: Header, word: str, lists: set[str]) -> str:
 
 
 def _stem(file: SourceFile) -> str:
-    """The name of a file without its suffixes, and without what says that it is a header or a part."""
+    """The name of a file without its suffixes, and without a word that marks a header or a part."""
     name = PurePath(without_suffix(file.location)).stem
     return _PART.sub("", name) or name
 
 
 def _header_of(file: SourceFile, width: int, headers: Sequence[Header]) -> Header:
-    """The header of a file that has none: the only one with its columns, or the one whose file is called alike.
+    """The header for a file without one: the only header with its columns, or the header of a file with its name.
 
     Raises:
-        InputError: no header has as many columns, or several do.
+        InputError: no header has its number of columns, or several do.
     """
     fitting = [each for each in headers if len(each.fields) == width]
     alike = [each for each in fitting if _stem(each.file).lower() == _stem(file).lower()]
@@ -340,7 +347,7 @@ def _header_of(file: SourceFile, width: int, headers: Sequence[Header]) -> Heade
     if len(found) != 1:
         what = f"{len(found)} files could have its header" if found else "no other file has the header of such columns"
         raise InputError(
-            f"{file.location}: its first line says nothing of its {width} columns, and {what}; call both alike, as in"
-            " persons-header.csv and persons-1.csv"
+            f"{file.location}: its first line does not name its {width} columns, and {what}; give both files one name,"
+            " as in persons-header.csv and persons-1.csv"
         )
     return found[0]

@@ -31,8 +31,8 @@ from gnnloom.pipeline.tasks.phase import Needs, Phase, Task, records_of, run
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.csr import TIME_BYTES
 
-#: Edges of a relation that one task reads.
-RANGE_EDGES: Final = 1 << 23
+#: Chunks of the edges of a relation that one task reads.
+_RANGE_CHUNKS: Final = 4
 #: The writer of plans that are counted and not run.
 _NOWHERE: Final = ArtifactWriter(Path(), "", "")
 #: Bytes of an edge while a chunk is divided: its ends as they are numbered, sorted and copied, and its place.
@@ -87,6 +87,7 @@ class Divided:
     Attributes:
         counts: number of edges of each relation that has some, by position.
         left_out: number of edges of each kind with an end that no table of vertices lists.
+        chunk_edges: edges that are read at a time.
     """
 
     work: Path
@@ -95,10 +96,13 @@ class Divided:
     counts: dict[int, int]
     left_out: dict[int, int]
     value_bytes: int
+    chunk_edges: int
 
     def edges(self, position: int) -> DividedEdges:
         """The edges of one relation."""
-        return DividedEdges(self.work, self.shuffle, position, self.counts[position], self.value_bytes)
+        return DividedEdges(
+            self.work, self.shuffle, position, self.counts[position], self.value_bytes, self.chunk_edges
+        )
 
     @property
     def spill_bytes(self) -> int:
@@ -116,6 +120,7 @@ class DividedEdges:
         position: of the relation in the shuffle.
         num_edges: number of its edges.
         value_bytes: bytes of the weight or time of an edge; 0 if there are none.
+        chunk_edges: edges that are read at a time.
     """
 
     work: Path
@@ -123,6 +128,7 @@ class DividedEdges:
     position: int
     num_edges: int
     value_bytes: int
+    chunk_edges: int
 
     def identity(self) -> dict[str, Any]:
         return {"format": "divided"}
@@ -131,7 +137,7 @@ class DividedEdges:
         return None
 
     def ranges(self) -> Sequence[SourceRange]:
-        return even_ranges(0, self.num_edges, RANGE_EDGES)
+        return even_ranges(0, self.num_edges, _RANGE_CHUNKS * self.chunk_edges)
 
     def read(self, span: SourceRange) -> Iterator[EdgeChunk]:
         """Read edges ``start`` to ``stop`` of the relation."""
@@ -141,8 +147,8 @@ class DividedEdges:
                 # Of this section, and as rows of its run.
                 start, stop = max(span.start - first, 0), min(span.stop - first, section.num_rows)
                 begin, first = section.rows[0], first + section.num_rows
-                for at in range(start, stop, CHUNK_EDGES):
-                    rows = begin + at, begin + min(at + CHUNK_EDGES, stop)
+                for at in range(start, stop, self.chunk_edges):
+                    rows = begin + at, begin + min(at + self.chunk_edges, stop)
                     source, target, *values = (section.run.read(each.name, rows) for each in self.shuffle.columns)
                     value = values[0] if values else None
                     yield EdgeChunk.valued(source, target, value, times=self.value_bytes == TIME_BYTES)
@@ -153,7 +159,7 @@ class DividePlan:
     """The phases that divide the edges of a table: to be run, or counted for stated numbers of edges.
 
     Attributes:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         ranges: ranges of the edges, which begin at 0 each.
         value_bytes: bytes of the weight, time or row of an edge; 0 if there are none.
         edges: the table, with numbered ends, or with numbered ends and rows; None for plans that are counted.
@@ -226,7 +232,7 @@ def divide_edges(
     """Divide the edges of a table, except for what an earlier run has done.
 
     Args:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         edges: the table, with numbered ends, or with numbered ends and rows.
         value_bytes: bytes of the weight, time or row of an edge; 0 if there are none.
     """
@@ -238,7 +244,8 @@ def divide_edges(
         for found, total in ((record.facts["counts"], counts), (record.facts["left_out"], left_out)):
             for position, count in found:
                 total[position] = total.get(position, 0) + count
-    return Divided(writer.work, division, plan.shuffle, dict(sorted(counts.items())), left_out, value_bytes)
+    counts = dict(sorted(counts.items()))
+    return Divided(writer.work, division, plan.shuffle, counts, left_out, value_bytes, writer.scratch.read_edges)
 
 
 def divide_range(task: DivideTask) -> int:

@@ -1,4 +1,4 @@
-"""Stores what a table says about each edge, besides its ends, in the order of the entries of the relation's matrix.
+"""Stores the columns of each edge, besides its ends, in the order of the entries of the relation's matrix.
 
 The sort moves the number of an edge's row in the table along with the edge. The places of the entries are then routed
 to the rows of the table, and the values of the rows to the places of the entries.
@@ -33,8 +33,6 @@ from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord,
 from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.matrix.ticks import floats_of_ticks
 
-#: Entries whose places, or rows whose values, are routed at a time.
-_STEP: Final = 1 << 20
 #: Chunks of an array that one task writes.
 _TASK_CHUNKS: Final = 4
 #: Arrays that one task writes, at most: each has a record.
@@ -100,7 +98,7 @@ class TableRows:
     """The columns of a table, and the numbers of its rows.
 
     Attributes:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         table: the columns.
         firsts: number of the first row of each range, and the number of rows.
         relation: the only relation of the table; empty if its edges are divided among several.
@@ -178,11 +176,11 @@ class ColumnsPlan:
     """The phases that store the columns of a table: to be run, or counted for stated numbers of edges.
 
     Attributes:
-        name: what the names of the tasks begin with.
+        name: beginning of the names of the tasks.
         columns: the columns of an edge.
         spans: names and numbers of rows of the ranges of the table.
         blocks: paths and numbers of entries of the blocks of all relations of the table.
-        relations: what the paths of each relation's arrays begin with, and its number of entries.
+        relations: beginning of the paths of each relation's arrays, and its number of entries.
         rows: the table; None for plans that are counted.
     """
 
@@ -252,7 +250,11 @@ class ColumnsPlan:
         tasks, first = [], 0
         for number, (block, count) in enumerate(self.blocks):
             # An entry has a position and a place.
-            needs = Needs(8 * count, (8 + _PLACE_BYTES) * count, memory=_PLACE_MEMORY * min(count, _STEP))
+            needs = Needs(
+                8 * count,
+                (8 + _PLACE_BYTES) * count,
+                memory=_PLACE_MEMORY * min(count, self.writer.scratch.step_entries),
+            )
             at = f"{self.name}/place/{number:05d}-{self._digest}"
             how = f"{block}/row", first, count, self._places, self._to_rows.lane(number)
             tasks.append(PlaceTask(self.writer, at, needs, *how))
@@ -312,7 +314,7 @@ def store_columns(
     """Store the columns of the relations of a table, except for what an earlier run has done.
 
     Args:
-        matrices: what the paths of each relation's arrays begin with, and its sorted edges, whose values are the
+        matrices: beginning of the paths of each relation's arrays, and its sorted edges, whose values are the
             numbers of their rows.
 
     Returns:
@@ -362,10 +364,11 @@ def _shared(pieces: Iterator[Piece], step: int) -> Iterator[tuple[Piece, ...]]:
 def route_places(task: PlaceTask) -> int:
     """Route the places of the entries of a block; returns their number."""
     record = ArrayRecord(task.path, (task.count,), "int64", ("nonzero",), ())
+    step = task.writer.scratch.step_entries
     with task.writer.task(task.name) as output, task.shuffle.routed(output, task.lane) as runs:
-        for start in range(0, task.count, _STEP):
+        for start in range(0, task.count, step):
             # Opened here: a block without edges has no such array.
-            rows = ArrayReader(task.writer.path, record).read(start, min(start + _STEP, task.count))
+            rows = ArrayReader(task.writer.path, record).read(start, min(start + step, task.count))
             order = np.argsort(rows)
             runs.add(Index.of_positions(rows[order]), {"place": order + (task.first + start)})
     return task.count
@@ -381,7 +384,7 @@ def route_values(task: ValueTask) -> int:
         raise ValueError("a plan that is only counted")
     table, span = task.rows.table, task.rows.table.spans[task.number]
     first, stop = task.rows.firsts[task.number], task.rows.firsts[task.number + 1]
-    at = first
+    at, step = first, task.writer.scratch.step_entries
     with (
         OpenFiles(task.writer.work) as files,
         task.writer.task(task.name) as output,
@@ -392,8 +395,8 @@ def route_values(task: ValueTask) -> int:
             count = len(next(iter(values.values())))
             if at + count > stop:
                 raise _unequal(table, f"more rows than {stop - first:,} edges")
-            for start in range(0, count, _STEP):
-                end = min(start + _STEP, count)
+            for start in range(0, count, step):
+                end = min(start + step, count)
                 found = places.read(at + start, at + end)
                 # Each row is one entry at most. Places ascend within a run, as the entries are found in their order.
                 place, rows = found.column("place"), found.position - at

@@ -18,13 +18,13 @@ from gnnloom.storage.artifacts.typed.typed_names import valid_name
 
 #: A column with the type of an end: x_type, source_label, headKind.
 _OF_TYPE: Final = re.compile(r"(.+?)_?(type|kind|label|category)", re.IGNORECASE)
-#: What the names of the columns of ids add to the name of the end. A number among all vertices comes before an id,
-#: which vertices of two types may share.
+#: Suffixes that turn the name of an end into the name of its column of ids. A number among all vertices comes before an
+#: id, which vertices of two types may share.
 _OF_ALL: Final = ("_index", "_idx")
 _OF_IDS: Final = (*_OF_ALL, "_id", "id", "")
-#: What the columns with the names of relations are called.
+#: Names of the columns with the names of relations.
 _OF_RELATIONS: Final = ("relation", "predicate", "metaedge", "rel", "edge_type", "relation_type", "interaction")
-#: What ends the type at the beginning of an id.
+#: Separator after a type at the beginning of an id.
 _SEPARATOR: Final = "::"
 
 
@@ -81,7 +81,7 @@ def _have_shared_ids(edges: Understood, ends: Sequence[tuple[str, str]]) -> bool
 
 
 def _ids(titles: dict[str, str], source: str, target: str) -> tuple[str, str] | None:
-    """The columns of ids that are called as the columns of types are; None unless the names are two ends of an edge."""
+    """The columns of ids whose names match the columns of types; None unless the names are two ends of an edge."""
     for end in _OF_IDS:
         found = f"{source}{end}", f"{target}{end}"
         if found[0] in titles and found[1] in titles and names_ends(*found):

@@ -1,9 +1,15 @@
-"""Notes for people about a stored graph with types: what is seldom meant, or was left out."""
+"""Notes for users about a stored graph with types: likely mistakes, and data that was left out."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
+from gnnloom.storage.artifacts.typed.typed_names import alike_names
 from gnnloom.storage.wording import counted, did_you_mean
+
+#: Types that are compared with each other.
+_COMPARED: Final = 1000
 
 
 def typed_notes(graph: TypedGraph) -> list[str]:
@@ -19,6 +25,11 @@ def typed_notes(graph: TypedGraph) -> list[str]:
         if each.name not in ends:
             meant = did_you_mean(each.name, sorted(ends))
             notes.append(f"type {each.name}: no relation has its vertices{f'; {meant}' if meant else ''}")
+    # Names of a user are refused if they look alike; rows of tables may have any words.
+    counts = {each.name: each.count for each in graph.types[:_COMPARED]}
+    for one, other in alike_names(list(counts)):
+        vertices = " and ".join(counted(counts[each], "vertex") for each in (one, other))
+        notes.append(f"types {one} and {other}, with {vertices}: if they are meant to be one, correct the tables")
     for relation in graph.relations:
         if count := relation.facts.get("left_out"):
             edges = counted(count, "edge")

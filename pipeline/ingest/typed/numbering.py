@@ -30,7 +30,7 @@ class KeyInput:
     """A table whose keys are collected.
 
     Attributes:
-        name: what the names of its tasks begin with.
+        name: beginning of the names of its tasks.
         source: the table.
         spaces: id space of both ends, or of the sources and of the targets.
         location: the table, for messages.
@@ -205,7 +205,7 @@ def number_spaces(
 
     Args:
         tables: the tables, with the kinds of their rows.
-        unknown: what becomes of keys that are in none of the lists of their space, if there are lists.
+        unknown: treatment of keys that are in none of the lists of their space, if there are lists.
 
     Raises:
         InputError: there is such a key, and it is an error; or a vertex has two types.
@@ -312,7 +312,7 @@ def _unknown_key(name: str, key: str, count: int, table: KeyInput, span: SourceR
         f"of type {name}" if name != BY_ROW else "of vertices",
     )
     reason = (
-        f"no table {lists} has {key!r}{more}; add the vertices to a table, or choose what becomes of these edges"
+        f"no table {lists} has {key!r}{more}; add the vertices to a table, or treat such edges"
         " with `--unknown add` or `--unknown drop`"
     )
     ends = (0, 1) if len(table.spaces) == 1 else (table.spaces.index(name),)

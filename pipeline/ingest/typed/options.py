@@ -7,7 +7,7 @@ from typing import Final
 
 from gnnloom.storage.option import Group, check_options, option
 
-#: What becomes of edges whose ends are in no table of vertices of their types.
+#: Choices for edges whose ends are in no table of vertices of their types.
 UNKNOWN: Final = ("error", "add", "drop")
 
 

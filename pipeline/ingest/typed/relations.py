@@ -29,13 +29,13 @@ class NumberedRelation:
 
     Attributes:
         name: of the relation; empty until all words are known.
-        word: what the table calls it.
+        word: its name in the table.
         edges: edges of the relation.
         edges_in: number of edges in the table, including edges that are dropped because an end is in no list.
         spill_bytes: bytes of temporary files.
         time_unit: unit of times that are whole numbers; empty for others.
         location: the table, for messages.
-        columns: what is stored next to the edges; None if there is nothing, or the sort moves it.
+        columns: columns that are stored next to the edges; None if there are none, or the sort moves them.
     """
 
     name: str
@@ -93,7 +93,7 @@ def _numbered(
 ) -> NumberedEdges:
     name = KeyInput.of_relation(table).name
     ends = tuple(spaces[each].keys[name] for each in table.spaces)
-    return (KnownEdges if drops else NumberedEdges)(writer.work, ends)
+    return (KnownEdges if drops else NumberedEdges)(writer.work, ends, writer.scratch.read_edges)
 
 
 def _whole(writer: ArtifactWriter, table: RelationTable, spaces: Mapping[str, NumberedSpace]) -> NumberedRelation:

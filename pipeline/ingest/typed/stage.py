@@ -85,7 +85,7 @@ def _check_options(tables: TypedTables, options: IngestOptions) -> None:
 def _project(
     tables: TypedTables, ids: Mapping[str, str], options: IngestOptions, resources: Resources, folder: Path
 ) -> tuple[IngestProjection, dict[str, int]]:
-    """Add up what the tables need, each on its own; returns that, and the number of vertices by id space."""
+    """Add up the needs of the tables, each on its own; returns them, and the number of vertices by id space."""
     vertices = dict.fromkeys(ids, 0)
     found: list[IngestProjection] = []
     relations = {KeyInput.of_relation(each).name: each for each in tables.relations}
@@ -97,7 +97,7 @@ def _project(
             calibrated = replace(calibrated, value_bytes=TIME_BYTES)
         projection = extrapolate(calibrated, False, resources, options.merge)
         if table.is_list:
-            # Only its keys are sorted, and nothing but them is stored.
+            # Only its keys are sorted and stored.
             projection = replace(projection, edges=0, edges_low=0, edges_high=0, entries=0, blocks=0, output_bytes=0)
         else:
             projection = _with_values(_divided(projection, tables, relations[table.name]), relations[table.name])

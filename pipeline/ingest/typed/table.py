@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from gnnloom.pipeline.sources.reading.files import shown_location
+from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS
 from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
@@ -17,24 +18,24 @@ from gnnloom.storage.wording import did_you_mean
 
 #: Source type, name and target type of a relation.
 Ends: TypeAlias = tuple[str, str, str]
-#: What a column of a relation may hold besides the ends of edges, and the option of formats that reads it.
+#: Contents of a relation's column other than the ends of edges, with the option of formats that reads each.
 ROLES: Final[Mapping[str, str]] = {"weight": "weights", "time": "times"}
-#: What else a column may hold: one of several numbers of an edge, and its class.
+#: Further contents of a column: one of several numbers of an edge, and its class.
 FURTHER: Final = ("feature", "label")
-#: What a column of kinds holds: the names of relations, or the types of vertices.
+#: Contents of a column of kinds: the names of relations, or the types of vertices.
 KINDS: Final = ("relation", "type")
-#: What columns with the types of both ends of an edge hold, and what precedes the separator of a type within an id.
+#: Marks of columns with the types of both ends of an edge, and the prefix of a separator between type and id.
 END_TYPES: Final = ("source type", "target type")
 _BEFORE: Final = " before "
-#: What precedes the separator that joins a type and an id, if ids are distinct within a type only.
+#: Prefix of the separator that joins a type and an id, if ids are distinct within a type only.
 _JOINED: Final = " joined by "
-#: What stands for a name that each row of a table has in a column.
+#: Placeholder for a name that each row of a table has in a column.
 BY_ROW: Final = "*"
 
-#: What a column of edges, and one of vertices, may hold besides ids and kinds.
+#: Contents of a column of edges, and of one of vertices, other than ids and kinds.
 EDGE_ROLES: Final = (*ROLES, *FURTHER)
 VERTEX_ROLES: Final = tuple(option.name for option in FILE_OPTIONS)
-#: What the columns of tables of relations, and of vertices, may hold besides ids; the kind is the last one.
+#: Contents of the columns of tables of relations, and of vertices, other than ids; the kind is the last one.
 _OF_EDGES: Final = (*EDGE_ROLES, *END_TYPES, KINDS[0])
 _OF_VERTICES: Final = (*VERTEX_ROLES, KINDS[1])
 #: Types of stored features of edges; the first one is the default.
@@ -48,12 +49,13 @@ class ValueColumn:
     Attributes:
         role: of edges, ``weight``, ``time``, ``feature`` or ``label``; of vertices, a kind of vertex data.
         name: name or number of the column.
-        fill: what a cell without a value stands for, as text; None if such a cell is an error.
+        fill: value of an empty cell, as text; None if an empty cell is an error.
         dtype: type of a stored feature.
         before: of a column with types, the separator that ends the type at the beginning of an id; empty if the whole
             cell is the type.
         joined: of a column with types, the separator that joins a type and an id to a name; empty if ids are distinct
             over all types.
+        title: what the column is called if ``name`` is its number; empty if ``name`` says it.
     """
 
     role: str
@@ -62,6 +64,7 @@ class ValueColumn:
     dtype: str = FEATURE_TYPES[0]
     before: str = ""
     joined: str = ""
+    title: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str, what: str, known_roles: Sequence[str] = _OF_EDGES) -> ValueColumn | None:
@@ -69,8 +72,8 @@ class ValueColumn:
 
         Args:
             what: the table, for messages.
-            known_roles: what a column may hold. Columns of vertices have no type, and a value for missing cells if they
-                have features.
+            known_roles: roles that a column may have. Columns of vertices have no type, and a value for missing cells
+                if they have features.
 
         Raises:
             InputError: the column has a role that gnnloom does not know.
@@ -108,8 +111,8 @@ class ValueColumn:
         """Read columns, which a text separates by commas: names of columns alone, and columns with values.
 
         Args:
-            what: what the columns are of, for messages.
-            known_roles: what a column may hold.
+            what: owner of the columns, for messages.
+            known_roles: roles that a column may have.
 
         Raises:
             InputError: a column has another role.
@@ -140,7 +143,7 @@ class ValueColumn:
         if self.joined:
             return f"{self.role} in {self.name}, joined with the id by {self.joined}"
         kind = "" if self.dtype == FEATURE_TYPES[0] else f"{self.dtype} "
-        return f"{kind}{self.role} in {self.name}{'' if self.fill is None else f' (else {self.fill})'}"
+        return f"{kind}{self.role} in {self.title or self.name}{'' if self.fill is None else f' (else {self.fill})'}"
 
 
 @dataclass(frozen=True)
@@ -162,9 +165,11 @@ class Table:
         space: in a table of vertices, the space of the ids, if its name is not the name of the type: ids are distinct
             within a space, whose vertices may have several types.
         headless: files without a header, which have the columns of the first file.
+        titles: names of the columns of the files without a header, which another file has.
         width: number of fields of every line of text; 0 if lines may have further fields.
         counts: number of rows that each file states; empty if the files state none.
-        shown: what messages call the table, if it is not a file of the user's.
+        opened: the edges, if the description of the table has opened them.
+        shown: name of the table in messages, if it is not a file of the user.
         format: format of the files; empty if it is guessed.
         options: names and values of options of the format, for this table alone.
     """
@@ -181,12 +186,14 @@ class Table:
     several: str = ""
     space: str = ""
     headless: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
     width: int = 0
     counts: tuple[int, ...] = ()
     end_types: tuple[ValueColumn, ...] = ()
     before: str = ""
     joined: str = ""
     of_edges: bool = False
+    opened: EdgeSource | None = field(default=None, compare=False)
 
     @property
     def location(self) -> str:
@@ -198,7 +205,7 @@ class Table:
         """Read ``clicks.csv:user_id,item_id,amount as weight``.
 
         Args:
-            what: what the table is of, for messages.
+            what: contents of the table, for messages.
             of_edges: the table has edges, and not vertices.
 
         Raises:
@@ -297,7 +304,7 @@ class Table:
 
 
 def named_relations(triplets: Sequence[Ends]) -> dict[Ends, Ends]:
-    """Valid names of relations that others have named: a word that several pairs of types have gets their names too.
+    """Valid names of relations from other sources: a word of several pairs of types gets the names of the types too.
 
     >>> list(named_relations([("user", "to", "item"), ("item", "to", "user")]).values())
     [('user', 'user_to_item', 'item'), ('item', 'item_to_user', 'user')]

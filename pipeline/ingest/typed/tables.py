@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.format import COLUMNS, Format, OneColumn, formats, guess_format, open_edges
 from gnnloom.pipeline.sources.names import NamedEdgeSource
+from gnnloom.pipeline.sources.numpy_edges import NumpyEdges
 from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.text_layout import declared_names
@@ -42,7 +44,7 @@ from gnnloom.storage.artifacts.typed.typed_names import (
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 
-#: Options that say which columns a table has, which each table says for itself.
+#: Options for the columns of a table, which each table states itself.
 _OF_COLUMNS: Final = ("columns", *ROLES.values())
 
 
@@ -59,7 +61,7 @@ class RelationTable:
         location: the table, for messages.
         kinds: the name of the relation of each row; None if all rows have the same.
         end_types: columns with the types of the ends of each row.
-        columns: what is stored next to the edges; None if there is nothing.
+        columns: columns that are stored next to the edges; None if there are none.
         counts: number of rows that each file states; empty if the files state none.
     """
 
@@ -144,11 +146,13 @@ class TypedTables:
         relations: by name.
         vertices: by type.
         data: features, labels and splits, which are stored after the graph.
+        titles: names of the columns of files without a header, by location.
     """
 
     relations: tuple[RelationTable, ...]
     vertices: tuple[VertexTable, ...]
     data: tuple[TypeVertices, ...] = ()
+    titles: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def open(
@@ -218,7 +222,8 @@ class TypedTables:
         ]
         listed = [_open_vertices(name, table, given[table], *how) for name, table in vertices]
         data = TypeVertices.of_tables(vertices, options)
-        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), data)
+        titles = {location: table.titles for table in tables if table.titles for location in table.headless}
+        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), data, titles)
 
     @property
     def spaces(self) -> list[str]:
@@ -287,7 +292,8 @@ class TypedTables:
                 left = _without(each, read).facts.get("ignored", ())
                 unread = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
                 found.append(replace(each, sentences=(*first, sentence, unread)))
-        return found + [each for data in self.data for each in data.understood()]
+        titled = [_titled(each, self.titles.get(each.location, ())) for each in found]
+        return titled + [each for data in self.data for each in data.understood()]
 
     def parameters(self, options: IngestOptions, typed: TypedOptions) -> dict[str, Any]:
         """Parameters that decide the graph's bytes."""
@@ -337,7 +343,7 @@ def _column(kinds: KindColumn) -> str:
 
 
 def _without(understood: Understood, read: Sequence[str]) -> Understood:
-    """How a file is read, where further columns, given by name or number, count as read."""
+    """Description of how a file is read, in which further columns, given by name or number, count as read."""
     ignored = list(understood.facts.get("ignored", ()))
     if not read or not ignored:
         return understood
@@ -349,6 +355,21 @@ def _without(understood: Understood, read: Sequence[str]) -> Understood:
     sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)
     facts = {**understood.facts, "ignored": left, "further": list(read)}
     return replace(understood, facts=facts, sentences=sentences)
+
+
+def _titled(understood: Understood, titles: Sequence[str]) -> Understood:
+    """Description of how a file without a header is read, with the names that another file gives its columns."""
+    if not titles:
+        return understood
+
+    def named(text: str) -> str:
+        return re.sub(r"\bcolumn (\d+)", lambda found: titles[int(found[1]) - 1] or found[0], text)
+
+    facts = {
+        name: named(value) if isinstance(value, str) else [*map(named, value)] if name == "ignored" else value
+        for name, value in understood.facts.items()
+    }
+    return replace(understood, facts=facts, sentences=tuple(map(named, understood.sentences)), columns=tuple(titles))
 
 
 def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> list[VertexTable]:
@@ -411,6 +432,8 @@ def _format_of(table: Table, format_name: str | None) -> Format:
 def _open(
     table: Table, columns: Sequence[str], options: Mapping[str, Any], format_name: str | None, any_name: bool
 ) -> EdgeSource:
+    if table.opened is not None:
+        return table.opened
     chosen = dict(options)
     if columns:
         chosen["columns"] = columns if isinstance(columns, OneColumn) else tuple(columns)
@@ -445,6 +468,11 @@ def _open_kinds(table: Table, options: Mapping[str, Any], format_name: str | Non
     return KindColumn(rows, table.location, table.kinds, table.several, table.takes_first, table.before, hint)
 
 
+def _with_header(rows: EdgeSource, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Options that read other columns of a text with the same header: the first line alone may say less about them."""
+    return {"header": bool(rows.tables[0].header), **options} if isinstance(rows, TextEdges) else options
+
+
 def _join_types(
     table: Table, edges: EdgeSource, options: Mapping[str, Any], format_name: str | None, columns: Sequence[str]
 ) -> JoinedIds:
@@ -455,10 +483,7 @@ def _join_types(
     """
     if not isinstance(edges, TextEdges | ParquetEdges):
         raise InputError(f"{table.location}: ids are joined with their types in text and Parquet")
-    given = dict(options)
-    if isinstance(edges, TextEdges):
-        given.setdefault("header", bool(edges.tables[0].header))
-    types = _open(replace(table, role=""), columns, given, format_name, any_name=True)
+    types = _open(replace(table, role=""), columns, _with_header(edges, options), format_name, any_name=True)
     if not isinstance(types, NamedEdgeSource):
         raise InputError(f"{table.location}: a column of words is read from text or Parquet")
     separator = next(each.joined for each in table.end_types) if table.end_types else table.joined
@@ -488,7 +513,7 @@ def _open_relation(
         raise InputError(f"{where}: ids are always numbers in this format, not names (`--ids compact`)")
     is_joined = any(each.joined for each in table.end_types)
     are_names = (True, True) if any_name or is_joined else _are_names(edges, table, options, format_name)
-    kinds = _open_kinds(table, options, format_name)
+    kinds = _open_kinds(table, _with_header(edges, options), format_name)
     columns = _open_columns(table, edges, are_names=any(are_names), has_columns=COLUMNS in found.options)
     if is_joined:
         by_role = {each.role: each.name for each in table.end_types}
@@ -500,6 +525,8 @@ def _open_columns(table: Table, edges: EdgeSource, *, are_names: bool, has_colum
     """The columns that are stored next to the edges; None if there are none."""
     if not table.others:
         return None
+    if isinstance(edges, NumpyEdges) and edges.values:
+        return ColumnsTable.open(edges, table.others, table.location, are_names=are_names)
     if len(table.columns) != 2 or not (has_columns and isinstance(edges, TextEdges | ParquetEdges)):
         raise InputError(f"{table.location}: name the columns of both ends, before those with {table.others[0].role}")
     return ColumnsTable.open(edges, table.others, table.location, are_names=are_names)
@@ -525,7 +552,7 @@ def _open_vertices(
     except InputError as error:
         named = "" if table.columns else f"; name the column of ids, as in {table.location}:id"
         raise InputError(f"{error} (type {name}{named})") from error
-    kinds = _open_kinds(table, options, format_name)
+    kinds = _open_kinds(table, _with_header(rows, options), format_name)
     data = tuple(each.name for each in table.others)
     space, of_edges = table.space or name, table.of_edges
     return VertexTable("" if kinds else name, rows, are_names, where, space, kinds, data, of_edges)
@@ -551,9 +578,7 @@ def _are_names(
         return False, False
     if not isinstance(edges, TextEdges | ParquetEdges):
         return True, True
-    given = dict(options)
-    if isinstance(edges, TextEdges):
-        given.setdefault("header", bool(edges.tables[0].header))
+    given = _with_header(edges, options)
     columns = [_open_column(table, end, given, format_name, any_name=False) for end in (0, 1)]
     found = [isinstance(each, NamedEdgeSource) and each.begins_with_names() for each in columns]
     return found[0], found[1]

@@ -1,7 +1,7 @@
 """Triples of head, relation and tail: one type of vertices, and a relation for each name in the middle column.
 
-Knowledge graphs are distributed so, as FB15k-237 and Wikidata5M are. OpenKE's files begin with the number of their
-triples, and have the relation last. Statements of N-Triples may also say which types the vertices have.
+Knowledge graphs such as FB15k-237 and Wikidata5M are distributed in this form. OpenKE's files begin with the number of
+their triples, and have the relation last. Statements of N-Triples may also give the types of the vertices.
 """
 
 from __future__ import annotations

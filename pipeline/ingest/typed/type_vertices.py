@@ -16,7 +16,7 @@ from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood
-from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, HEADER, vertex_kinds
+from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, DELIMITER, HEADER, vertex_kinds
 from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, column_list, split_location
 from gnnloom.pipeline.sources.vertex_data.vertex_files import JoinedVertices
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -41,12 +41,14 @@ class TypeVertices:
         options: options of the kind of vertex data, for each table.
         kind: name of this kind.
         tables: numbers of the tables, if each row has its own type; the type is then ``*``.
+        opened: the data, if the reader of the description has opened them; a row for each vertex, in the order of ids.
     """
 
     type: str
-    options: tuple[Mapping[str, Any], ...] = field(hash=False)
+    options: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     kind: str = _KEYED
     tables: tuple[int, ...] = ()
+    opened: VertexSource | None = field(default=None, hash=False)
 
     @classmethod
     def of_files(cls, name: str, **files: str) -> TypeVertices:
@@ -56,6 +58,11 @@ class TypeVertices:
             files: location of each file by the option that names it.
         """
         return cls(name, (files,), _FILES)
+
+    @classmethod
+    def of_source(cls, name: str, source: VertexSource) -> TypeVertices:
+        """The vertex data of a type that are open, with a row for each vertex in the order of ids."""
+        return cls(name, kind=_FILES, opened=source)
 
     @classmethod
     def of_tables(cls, vertices: Sequence[tuple[str, Table]], options: Mapping[str, Any]) -> tuple[TypeVertices, ...]:
@@ -119,6 +126,8 @@ class TypeVertices:
         Args:
             ids: of the vertices of the type; None for a source that can only say how it is read.
         """
+        if self.opened is not None:
+            return self.opened
         opened = [vertex_kinds()[self.kind].open(ids, **each) for each in self.options]
         return opened[0] if len(opened) == 1 else JoinedVertices(tuple(opened))
 
@@ -141,7 +150,7 @@ def _options(tables: Sequence[Table], options: Mapping[str, Any]) -> dict[str, A
         filled = "" if column.fill is None else f"{ELSE}{column.fill}"
         named.setdefault(column.role, []).append(f"{column.name}{filled}")
     chosen: dict[str, Any] = {role: f"{location}:{column_list(columns)}" for role, columns in named.items()}
-    chosen |= {DECIMAL.name: given[DECIMAL.name]} if given.get(DECIMAL.name) is not None else {}
+    chosen |= {name: given[name] for name in (DECIMAL.name, DELIMITER.name) if given.get(name) is not None}
     chosen |= {HEADER.name: has_header} if has_header is not None else {}
     chosen |= {"parts": tuple(others)} if others else {}
     return {**chosen, "ids_file": f"{location}:{column_list(first.columns)}"}

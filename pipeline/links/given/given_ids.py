@@ -354,7 +354,8 @@ class GivenPlan:
     def _buckets(self) -> list[VertexBuckets]:
         """Buckets of the vertices of each end."""
         value = Column("value", "uint8")
-        return [VertexBuckets(ids.num_vertices, _TASK_VERTICES, value, id_bytes(ids)) for ids in self.ends]
+        size = self.writer.scratch.bucket_bytes
+        return [VertexBuckets(ids.num_vertices, _TASK_VERTICES, value, id_bytes(ids), size) for ids in self.ends]
 
     @property
     def _num_buckets(self) -> int:

@@ -38,7 +38,8 @@ from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 def project_given(dataset: Dataset, graph: Graph, given: GivenLinks, workers: int, memory: int) -> LinkProjection:
     """Project the links that files give, as if all pairs for validation and testing were edges.
 
-    Reads of each file no more than one task does; the pairs of a larger one are estimated, unless it states them.
+    Reads at most as much of each file as one task; the pairs of a larger file are estimated, unless it states their
+    number.
 
     Raises:
         InputError: something in a file is not a pair, or every pair of vertices is an edge and negatives are drawn.

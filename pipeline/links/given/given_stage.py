@@ -192,7 +192,7 @@ def store_links(dataset: Dataset, graph: Graph, given: GivenLinks, cluster: Clus
 
 def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenLinks, cluster: Cluster) -> Links:
     plan = plan_lists(writer, [graph], given.lists, given.kind, cluster)
-    # Where nothing is held out, there is nothing to hold out together.
+    # Without held-out edges, no directions are held out together.
     looks = not graph.symmetric and given.holds_out and given.reciprocal != RECIPROCAL_APART
     reverses = find_reciprocity(writer, graph, None, cluster) if looks else None
     directions = choose_directions(reverses, given.reciprocal)
@@ -211,7 +211,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
     entries = looking.arrays()
     for array in entries if directions is not Directions.TOGETHER else ():
         array.create(writer)
-    # What the reverses of pairs hold out is known once the graph without it is there.
+    # The edges that reverses of pairs hold out are known once the message graph exists.
     if entries and directions is not Directions.TOGETHER:
         names += run([*looked_up, array_phase(writer, entries)], cluster, writer)
     else:
@@ -246,7 +246,7 @@ def _store(dataset: Dataset, graph: Graph, writer: ArtifactWriter, given: GivenL
 
 
 def warn_of_missing_negatives(given: GivenLinks) -> None:
-    """Say that figures depend on negatives that are not stored, and how to store some."""
+    """Warn that metrics depend on negatives that are not stored, and name the option that stores some."""
     without = given.missing_splits
     if without:
         options = " and ".join(f"--{split}-negatives" for split in without)

@@ -27,8 +27,6 @@ from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import ArrayReader, ArrayRecord, create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 
-#: Number of edges of a block to read at a time; at least one stored chunk is read.
-STEP_EDGES = 1 << 19
 #: Bytes of a row: its pointer, its pointer without held-out edges, and its held-out edges.
 _ROW_BYTES = 24
 #: Bytes of an edge that is read: column, value, position, whether it is kept, copies, and positions of held-out edges.
@@ -74,7 +72,7 @@ def write_kept_block(task: KeptBlockTask) -> int:
             positions=POSITION,
         )
         held_out = _HeldOut([ArrayReader(task.links, record) for record in task.held_out], before)
-        for start, stop in columns.ranges(STEP_EDGES, 0, nnz):
+        for start, stop in columns.ranges(max(1, task.writer.scratch.step_entries // 2), 0, nnz):
             removed, kept = held_out.until(before + stop) - before, np.ones(stop - start, np.bool_)
             kept[removed - start] = False
             np.add.at(removed_of_row, np.searchsorted(pointers, removed, "right"), 1)
@@ -170,10 +168,10 @@ class KeptPlan:
     @property
     def blocks(self) -> Phase:
         """The phase that writes the blocks."""
-        tasks, entry = [], self.sizes.entry_bytes
+        tasks, entry, of_step = [], self.sizes.entry_bytes, _EDGE_BYTES * self.writer.scratch.step_entries // 2
         for number, (rows, nnz) in enumerate(zip(self.sizes.block_rows, self.sizes.block_nnz, strict=True)):
             read = entry * nnz + 8 * rows
-            needs = Needs(read, read + 8 * nnz, memory=_ROW_BYTES * rows + _EDGE_BYTES * STEP_EDGES + WRITING_BYTES)
+            needs = Needs(read, read + 8 * nnz, memory=_ROW_BYTES * rows + of_step + WRITING_BYTES)
             where = self.graph, self.relation, number, self.links, tuple(self.held_out)
             name = f"{relation_folder(self.relation)}{block_path(number)}"
             tasks.append(KeptBlockTask(self.writer, name, needs, *where))

@@ -36,8 +36,8 @@ def warn_of_reverses(relation: Relation, links: Links) -> None:
         found = sum(_has_edge(other, target, source) for source, target in pairs.tolist())
         if found >= max(1, _LEAST_SHARE * len(pairs)):
             LOGGER.warning(
-                "relation %s has %d of %d pairs of %s for validation and testing (a sample) in the other direction, and"
-                " a model that reads it finds them there; train with --relation-fanout %s=0, and rev_%s=0 with"
+                "relation %s has %d of %d pairs of %s for validation and testing (a sample) in the other direction,"
+                " where a model finds them; train with --relation-fanout %s=0, and rev_%s=0 with"
                 " --reverse, or leave %s out of the graph",
                 *(other.name, found, len(pairs), name, other.name, other.name, other.name),
             )

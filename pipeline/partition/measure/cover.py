@@ -1,7 +1,8 @@
 """The rows and partial sums that parts exchange if a sum may replace several rows, counted on the stored matrix.
 
-Between two parts, the minimum cover of the nonzeros says what is sent; see :mod:`gnnloom.storage.shards.row_cover`. A
-shuffle brings the nonzeros between two parts together, and tasks cover one pair of parts after the other.
+Between two parts, the minimum cover of the nonzeros determines the rows and sums that are sent; see
+:mod:`gnnloom.storage.shards.row_cover`. A shuffle brings the nonzeros between two parts together, and tasks cover one
+pair of parts after the other.
 """
 
 from __future__ import annotations

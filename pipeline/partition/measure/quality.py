@@ -31,9 +31,9 @@ from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
 #: Up to this many parts, the manifest holds the matrix of rows exchanged: 65,536 numbers, a few hundred KB of JSON.
 MATRIX_PARTS = 256
-#: What is summed for each part: of its rows, the nonzeros, the number and the weight.
+#: Sums of each part: the nonzeros, the number and the weight of its rows.
 _SUMS = ("nonzeros", "vertices", "weight")
-#: What the names of further sums begin with: the vertices of each type.
+#: Prefix of the names of further sums: the vertices of each type.
 _OF_TYPE = "vertices "
 
 
@@ -136,7 +136,7 @@ def _measure_block(task: _LoadTask) -> int:
     with task.writer.task(task.name) as output, task.sums.routed(output, task.lane) as out:
         names = [column.name for column in task.sums.columns]
         sums, heaviest = np.zeros((len(names), num_parts), dtype=np.int64), 0
-        for rows in row_ranges(graph, task.block):
+        for rows in row_ranges(graph, task.block, task.writer.scratch.range_rows):
             first, count = rows.first, len(rows.nonzeros)
             nonzeros = graph.row_entries(first, rows.nonzeros)
             weight = row_weights(graph, first, rows.nonzeros, task.weights)
@@ -323,7 +323,7 @@ def record_quality(output: TaskOutput, plan: MeasurePlan, cluster: Cluster, meth
     if plan.covers:
         cover = read_cover(writer, parts) if parts > 1 else forward
         output.facts |= _describe_exchange("cover_", cover)
-        # The covers of transposed blocks have the same sizes, and what is sent goes in the other direction.
+        # The covers of transposed blocks have the same sizes, and rows are sent in the other direction.
         output.facts |= {} if backward is None else _describe_exchange("cover_backward_", cover.transposed)
     if parts > MATRIX_PARTS:
         for direction, exchange in (("forward", forward), ("backward", backward)):

@@ -1,6 +1,6 @@
 """The exact counter: the rows that one product sends between parts, measured on the stored matrix.
 
-These are the figures that are reported, whatever a partitioner claims. Part p sends the row of vertex j, which it
+Reports use these figures, and never the figures of a partitioner. Part p sends the row of vertex j, which it
 owns, once to every other part that has a nonzero in column j. So the rows sent for A H are counted over the columns
 of A, which are the rows of its transpose. The count takes one pass over the row blocks, with one task for each block,
 which reads it in ranges that fit the memory of a worker.
@@ -31,14 +31,15 @@ from gnnloom.storage.format.arrays import default_chunk_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.kernels import count_at_most
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
+from gnnloom.storage.shards.block_ranges import RANGE_ROWS, row_ranges
 
 #: Bytes of memory for a nonzero of a range: its column, the pair that it makes, and the copies of a sort of pairs.
 _NONZERO_BYTES = 48
-#: Fewest nonzeros of a range, about a stored chunk; and most, about a usual row block.
-_LEAST_NONZEROS, _MOST_NONZEROS = 1 << 20, 1 << 22
-#: Cells of the table that are stored at a time, and bytes of memory for each: pair and rows, twice.
-_PIECE_CELLS, _PIECE_BYTES = 1 << 20, 32
+#: Most nonzeros of a range, about a usual row block.
+_MOST_NONZEROS = 1 << 22
+#: Bytes of memory for the pointers of a row of a range; and for a cell of the table that is stored: pair and rows,
+#: twice.
+_ROW_BYTES, _PIECE_BYTES = 16, 32
 #: Most cells of a table of pairs: 256 MiB.
 _TABLE_CELLS = 1 << 25
 #: Pairs that may wait before they are merged: 16 MiB of pairs and counts.
@@ -112,15 +113,24 @@ class CountBuffers:
 
     Attributes:
         memory: bytes that the worker may use; with less than the minimum, it counts as with the minimum.
+        buffers: bytes of all buffers; None for what the memory of the worker allows.
+        least_nonzeros: minimum number of nonzeros of a range, about a stored chunk.
+        range_rows: rows whose pointers are read at a time.
+        piece_cells: cells of the table that are stored at a time.
     """
 
     num_parts: int
     memory: int
+    buffers: int | None = None
+    least_nonzeros: int = 1 << 20
+    range_rows: int = RANGE_ROWS
+    piece_cells: int = 1 << 20
 
     @property
     def _room(self) -> int:
         """Bytes of a table and a range."""
-        return working_memory(max(self.memory, MINIMUM_MEMORY)) - RANGE_BYTES - 8 * self.num_parts
+        buffers = self.buffers or working_memory(max(self.memory, MINIMUM_MEMORY))
+        return buffers - _ROW_BYTES * self.range_rows - 8 * self.num_parts
 
     @property
     def _table_bytes(self) -> int:
@@ -131,7 +141,7 @@ class CountBuffers:
     def has_table(self) -> bool:
         """Whether pairs are counted in a table with a cell for each; otherwise by sorting the pairs of each range."""
         left = self._room - self._table_bytes
-        return self.num_parts**2 <= _TABLE_CELLS and left >= _NONZERO_BYTES * _LEAST_NONZEROS
+        return self.num_parts**2 <= _TABLE_CELLS and left >= _NONZERO_BYTES * self.least_nonzeros
 
     @property
     def range_nonzeros(self) -> int:
@@ -142,8 +152,8 @@ class CountBuffers:
     def peak_memory(self, chunk_nonzeros: int) -> int:
         """Bytes of all buffers, where a stored chunk has ``chunk_nonzeros`` nonzeros."""
         table = self._table_bytes if self.has_table else 0
-        counted = RANGE_BYTES + _NONZERO_BYTES * max(self.range_nonzeros, chunk_nonzeros)
-        return table + 8 * self.num_parts + max(counted, _PIECE_BYTES * _PIECE_CELLS)
+        counted = _ROW_BYTES * self.range_rows + _NONZERO_BYTES * max(self.range_nonzeros, chunk_nonzeros)
+        return table + 8 * self.num_parts + max(counted, _PIECE_BYTES * self.piece_cells)
 
 
 @dataclass(frozen=True)
@@ -222,7 +232,7 @@ def pair_shuffle(direction: str, num_parts: int) -> Shuffle:
 
 def count_block(task: CountTask) -> int:
     """Count the rows of a block; returns its nonzeros."""
-    # The pairs go through a file: what a task returns passes through the scheduler and has to stay small.
+    # The pairs go through a file: results of tasks pass through the scheduler and have to stay small.
     with task.writer.task(task.name) as output, task.pairs.routed(output, task.lane) as out:
         for pair, rows in (_table_counts if task.buffers.has_table else _sorted_counts)(task):
             out.add(Index.of_positions(pair), {"rows": rows})
@@ -234,8 +244,9 @@ def _table_counts(task: CountTask) -> Iterator[tuple[NDArray[np.int64], NDArray[
     table = np.zeros(task.buffers.num_parts**2, dtype=np.int64)
     for emitted in _emitted(task):
         _add_to_table(emitted, table)
-    for start in range(0, len(table), _PIECE_CELLS):
-        piece = table[start : start + _PIECE_CELLS]
+    step = task.buffers.piece_cells
+    for start in range(0, len(table), step):
+        piece = table[start : start + step]
         cell = np.flatnonzero(piece)
         yield start + cell, piece[cell]
 
@@ -255,7 +266,7 @@ def _emitted(task: CountTask) -> Iterator[NDArray[np.int64]]:
     # A nonzero makes its row needed by at most one more part.
     limit = task.buffers.range_nonzeros
     emitted = np.empty(min(len(indices), max(limit, indices.chunk_rows)), dtype=np.int64)
-    for rows in row_ranges(graph, task.block):
+    for rows in row_ranges(graph, task.block, task.buffers.range_rows):
         for start, stop in indices.ranges(limit, int(rows.pointers[0]), int(rows.pointers[-1])):
             columns = indices.read(start, stop)
             length = _emit_pairs(rows.first, rows.pointers, start, columns, part, num_parts, last_row, emitted)

@@ -73,7 +73,7 @@ def _cost_of_way(workload: PartitionWorkload, way: Way) -> MethodCost:
 PARTITIONER = Partitioner(
     QUALITY_METHOD,
     order=5,
-    help="Chooses by the graph among the others; its presets are the levels of --quality.",
+    help="Chooses one of the other methods for the graph; its presets are the levels of --quality.",
     fill=_fill,
     cost=_cost,
     presets=tuple(Preset(level, _HELP[level], revision=_REVISIONS.get(level, 0)) for level in LEVELS),

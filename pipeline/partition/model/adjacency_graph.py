@@ -1,4 +1,4 @@
-"""The graph model of a stored matrix, which METIS cuts: an approximation of what has to be sent.
+"""The graph model of a stored matrix, which METIS cuts: an approximation of the rows that are sent.
 
 Vertices i and j are joined if a product exchanges their rows in either direction.  The edge cut counts every such
 pair, whereas a row that several vertices of one part need is sent, and counted by the hypergraph's connectivity, only
@@ -78,10 +78,12 @@ def adjacency_graph(graph: Graph, transpose: Graph, weights: str = "nonzeros") -
     return AdjacencyGraph(vertex_weights(graph, weights), offset, neighbor[:size], edge_weight[:size])
 
 
-def aligned_rows(matrices: Sequence[Graph], rows: range | None = None) -> Iterator[tuple[int, list[CSR]]]:
+def aligned_rows(
+    matrices: Sequence[Graph], rows: range | None = None, most_entries: int = STEP_ENTRIES
+) -> Iterator[tuple[int, list[CSR]]]:
     """Iterate over the same rows of some matrices, by default all, as (first row, the rows of each matrix).
 
-    At most ``STEP_ENTRIES`` entries of all matrices together are read at a time, or a single row.
+    At most ``most_entries`` entries of all matrices together are read at a time, or a single row.
     """
     rows = range(matrices[0].num_vertices) if rows is None else rows
     # Cutting at the block bounds of all matrices keeps each range within one block of each.
@@ -91,7 +93,7 @@ def aligned_rows(matrices: Sequence[Graph], rows: range | None = None) -> Iterat
             pointers = [_pointers(matrix, first, min(stop, first + RANGE_ROWS)) for matrix in matrices]
             ends, begin = np.add.reduce(pointers), 0
             while begin < len(ends) - 1:
-                fitting = int(np.searchsorted(ends, ends[begin] + STEP_ENTRIES, side="right")) - 1
+                fitting = int(np.searchsorted(ends, ends[begin] + most_entries, side="right")) - 1
                 end = max(fitting, begin + 1)
                 pairs = zip(matrices, pointers, strict=True)
                 yield first + begin, [_rows(matrix, first + begin, own[begin : end + 1]) for matrix, own in pairs]

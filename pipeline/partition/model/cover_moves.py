@@ -1,4 +1,4 @@
-"""The kernels of cover refinement: matchings between parts, and what a move of a vertex changes about them.
+"""The kernels of cover refinement: matchings between parts, and their changes when a vertex moves.
 
 Between two parts, the least number of rows and sums is the size of a maximum matching of the nonzeros there (Koenig,
 1931). All these matchings are kept at once: the mates of a node are the nodes that it is matched with, at most one in

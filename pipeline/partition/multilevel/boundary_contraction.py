@@ -1,4 +1,4 @@
-"""Contracts what boundary refinement needs: the labels of all vertices, and the nets with a pin in the boundary.
+"""Contracts a hypergraph for boundary refinement: labels of all vertices, and the nets with a pin in the boundary.
 
 Tasks over ranges of vertices give a label to each vertex inside, and one to the rest of each part. Numbers have no
 gaps: parts without vertices outside get none. Tasks over ranges of nets copy the nets with a pin inside: all others
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.multilevel.boundary_rings import RING_BYTES, Boundary
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import (
-    BLOCK_IDS,
     Incidence,
     IncidenceWriter,
     StatedLists,
@@ -125,8 +124,9 @@ def label_phases(boundary: Boundary, parts: int) -> list[Phase]:
 
 def _count_phase(work: _Labeling) -> Phase:
     """Weigh the vertices."""
-    n = work.boundary.vertices.lists.num_rows
-    pieces = vertex_pieces(n)
+    vertices = work.boundary.vertices
+    n = vertices.lists.num_rows
+    pieces = vertex_pieces(n, vertices.steps)
     loads = NUMBER_BYTES * work.parts
     return phase_over(
         pieces, "count boundary", _count, work,
@@ -140,8 +140,9 @@ def _label_phase(work: _Labeling, firsts: Sequence[int] | None = None) -> Phase:
     Args:
         firsts: label of the first vertex of each piece that is inside.
     """
-    n = work.boundary.vertices.lists.num_rows
-    pieces = vertex_pieces(n)
+    vertices = work.boundary.vertices
+    n = vertices.lists.num_rows
+    pieces = vertex_pieces(n, vertices.steps)
     reads = _READ_BYTES * n + NUMBER_BYTES * work.parts * len(pieces)
     writes = (index_dtype(n).itemsize + NUMBER_BYTES + PART_BYTES) * n
     return phase_over(
@@ -257,12 +258,12 @@ def _copy_nets(task: RangeTask[_Selection]) -> tuple[int, Incidence]:
 
 
 def _copies(rows: NDArray[np.int64], lists: Incidence) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Yield offsets and ids of some rows, of at most ``BLOCK_IDS`` ids or of one row at a time."""
+    """Yield offsets and ids of some rows, of at most ``lists.block_ids`` ids or of one row at a time."""
     offset, ids = lists.offset(), lists.ids()
     ends, first = np.cumsum(offset[rows + 1] - offset[rows]), 0
     while first < len(rows):
         before = int(ends[first - 1]) if first else 0
-        stop = max(first + 1, int(np.searchsorted(ends, before + BLOCK_IDS, side="right")))
+        stop = max(first + 1, int(np.searchsorted(ends, before + lists.block_ids, side="right")))
         new_offset = np.concatenate([[0], ends[first:stop] - before])
         # An id is as far behind its old place as its row is.
         place = np.arange(new_offset[-1]) + np.repeat(offset[rows[first:stop]] - new_offset[:-1], np.diff(new_offset))

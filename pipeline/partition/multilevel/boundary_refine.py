@@ -1,4 +1,4 @@
-"""Refine what lies near the cut with a native partitioner; the rest of each part becomes one vertex.
+"""Refine the vertices near the cut with a native partitioner; the rest of each part becomes one vertex.
 
 If parts have short boundaries, as in meshes, the vertices around them fit in memory although the hypergraph does not,
 and their partition can be improved as well as in memory.  Tasks find the boundary and contract the rest; only what
@@ -59,7 +59,7 @@ def refine_boundary(
         hypergraph: to partition.
         part_path: file of the (num_vertices,) int32 parts, changed in place.
         parts: number of parts P.
-        refinement: what fits in memory, and what improves it.
+        refinement: limits of memory, and the function that improves parts.
         cluster: runs the tasks; tasks of a small hypergraph run in this process.
 
     Returns:
@@ -68,7 +68,7 @@ def refine_boundary(
     Band graphs: Chevalier, Pellegrini (Parallel Computing 34, 2008), section 3.3; improved by V-cycles:
     Walshaw (Annals of Operations Research 131, 2004).
     """
-    # The same tasks either way: starting many short ones on workers takes longer than what they do.
+    # The same tasks either way: to start many short ones on workers takes longer than their work.
     nearby = cluster if hypergraph.is_for_tasks else InProcessCluster(cluster.memory, cluster.scratch)
     num_vertices = hypergraph.num_vertices
     refinement.scratch.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def refine_boundary(
         LOGGER.info("refining the boundary: %s of %s vertices", f"{boundary.num_vertices:,}", f"{num_vertices:,}")
         improved = refinement.improve(small, np.array(map_array(given_path)))
         improved_path = store_vector(folder / "improved.npy", improved)
-        run_pieces(inherit_phase(clusters, improved_path, part_path, num_vertices), nearby)
+        run_pieces(inherit_phase(clusters, improved_path, part_path, hypergraph), nearby)
         return True
 
 

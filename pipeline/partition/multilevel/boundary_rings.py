@@ -1,8 +1,9 @@
 """The vertices near a cut, ring by ring, by tasks over ranges of nets and vertices.
 
 Cut nets are the first ring of nets, and their pins the first ring of vertices. The next ring of nets consists of the
-other nets of these vertices, and so on. Only the search for cut nets reads all pins; after it, tasks read the lists of
-the last ring alone. Two files have a byte for every vertex and every net: the number of its ring, from 1 on, or 0.
+remaining nets of the first ring of vertices, and so on. Only the search for cut nets reads all pins; after it, tasks
+read the lists of the last ring alone. Two files have a byte for every vertex and every net: the number of its ring,
+from 1 on, or 0.
 
 A ring grows in two phases.  Tasks over ranges of nets write the pins of the last ring, ascending; tasks over ranges of
 vertices read the pins in their range from the files of all, and write these vertices' rings.  A task may run twice, so
@@ -32,17 +33,13 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     run_pieces,
     store_vector,
 )
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.disk.numpy_files import map_array
 
 #: Most rings of a boundary: nets between the cut and the farthest vertex that may move.
 WIDEST = 12
-#: Pins of a task that looks for cut nets, unless there are fewer than ``NET_TASKS`` such tasks: a few seconds.
-_SCAN_PINS = 1 << 27
-#: Pins for each range, of which there are at most ``NET_TASKS``: fewer are not worth a task. A boundary fits in the
-#: memory of one process, so 16 tasks suffice, and need no lanes, whatever the hypergraph's size.
-_RANGE_PINS = 1 << 24
 #: Bytes of the number of a ring.
 RING_BYTES = 1
 
@@ -56,12 +53,14 @@ class Side:
         ring_path: file of (num_rows,) uint8 rings.
         ranges: in which tasks work.
         name: in the names of phases.
+        steps: sizes of the steps of the tasks.
     """
 
     lists: Incidence
     ring_path: Path
     ranges: tuple[range, ...]
     name: str
+    steps: LevelSteps
 
     def rows_within(self, rows: range, first: int, last: int) -> NDArray[np.int64]:
         """Rows of a range in the rings from ``first`` to ``last``, ascending."""
@@ -122,7 +121,7 @@ def find_boundary(
     # ``whole`` counts the pins of the nets that lie inside as a whole, because they are in an earlier ring.
     whole, near, num_nets, found = sum(results(_cut_phase(nets, part_path), cluster)), 0, 0, None
     for width in range(1, WIDEST + 1):
-        # The two tests before the last one compare lower bounds, before tasks list what would not fit.
+        # The two tests before the last one compare lower bounds, before tasks list nets that would not fit.
         if not whole or not fits(whole, near):
             break
         new, nets_of_new = _grow(_Ring(nets, vertices, width, width, folder), cluster)
@@ -156,9 +155,9 @@ def ring_phases(boundary: Boundary, pins: int) -> list[Phase]:
 
 def _sides(hypergraph: DiskHypergraph, folder: Path) -> tuple[Side, Side]:
     """Nets and vertices."""
-    count = max(1, min(NET_TASKS, hypergraph.num_pins // _RANGE_PINS))
+    count = max(1, min(NET_TASKS, hypergraph.num_pins // hypergraph.steps.range_pins))
     nets, vertices = (
-        Side(lists, folder / f"{name}-rings.npy", tuple(lists.ranges(count)), name)
+        Side(lists, folder / f"{name}-rings.npy", tuple(lists.ranges(count)), name, hypergraph.steps)
         for lists, name in ((hypergraph.nets, "nets"), (hypergraph.vertices, "vertices"))
     )
     return nets, vertices
@@ -167,7 +166,7 @@ def _sides(hypergraph: DiskHypergraph, folder: Path) -> tuple[Side, Side]:
 def _cut_phase(nets: Side, part_path: Path) -> Phase:
     """Make the cut nets the first ring."""
     lists = nets.lists
-    ranges = lists.ranges(max(len(nets.ranges), -(-lists.num_ids // _SCAN_PINS)))
+    ranges = lists.ranges(max(len(nets.ranges), -(-lists.num_ids // nets.steps.scan_pins)))
     reads, writes = lists.num_bytes + PART_BYTES * lists.num_ids, RING_BYTES * lists.num_rows
     return phase_over(
         ranges, "find cut nets", _find_cut, (nets, part_path),

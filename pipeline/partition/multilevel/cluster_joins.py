@@ -1,4 +1,4 @@
-"""The kernels of clustering in rounds: propose joins, accept those that fit, and update profiles.
+"""The kernels of clustering in rounds: propose joins, accept joins that fit, and update profiles.
 
 A join is a row (vertex, cluster that it leaves, cluster that it joins).
 """

@@ -70,12 +70,10 @@ from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 
-#: Rounds of a pass over the vertices.
-ROUNDS = 16
 #: Bytes of a join; a round has at most one join per vertex.
 _JOIN_BYTES = 24
-#: Columns of what tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and the clusters
-#: that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
+#: Columns of the arrays that tasks route: a vertex, the cluster that it leaves, and the one that it joins; a net, and
+#: the clusters that a pin of it leaves and joins; a cluster, and the weight that it gains or, if negative, loses.
 _JOIN, _UPDATE, _WEIGHT = (
     Column(name, "int64", (width,)) for name, width in (("join", 3), ("update", 3), ("weight", 2))
 )
@@ -119,7 +117,7 @@ class _Round:
     ) -> _Round:
         """A round in a new folder, which :meth:`begin` creates."""
         folder, tasks, scratch = state.folder / f"round-{uuid.uuid4().hex}", len(nets), state.hypergraph.scratch
-        proposing = round_tasks(len(rows), workers, scratch)
+        proposing = round_tasks(len(rows), workers, scratch, state.hypergraph.steps)
         return cls(
             state,
             state.next(),
@@ -165,9 +163,9 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
     for number in range(passes):
         run_pieces(fill_phase(state), cluster)
         key = stream_key(number, "clustering")
-        for rows in hypergraph.vertices.ranges(ROUNDS):
+        for rows in hypergraph.vertices.ranges(hypergraph.steps.rounds):
             state = _run(_Round.of(state, rows, key, nets, clusters, cluster.workers), cluster)
-    found = number_clusters(state.label_path, state.load_path, hypergraph.total_weight, folder, cluster)
+    found = number_clusters(state, folder, cluster)
     shutil.rmtree(state.folder)
     return found
 
@@ -175,7 +173,7 @@ def cluster_in_rounds(hypergraph: DiskHypergraph, limit: int, passes: int, folde
 def cluster_phases(hypergraph: DiskHypergraph, passes: int, workers: int) -> list[Phase]:
     """The phases of :func:`cluster_in_rounds`, in which at most all vertices of a round choose a cluster."""
     state = ClusterState.of(hypergraph, 0, Path())
-    rows = max(hypergraph.vertices.ranges(ROUNDS), key=len)
+    rows = max(hypergraph.vertices.ranges(hypergraph.steps.rounds), key=len)
     work = _Round.of(state, rows, np.uint64(0), *_ranges(hypergraph, workers), workers)
     propose = _propose_phase(work)
     accept = _accept_phase(work, len(rows), len(propose.tasks))
@@ -185,14 +183,15 @@ def cluster_phases(hypergraph: DiskHypergraph, passes: int, workers: int) -> lis
     return [
         *begin_phases(state),
         replace(fill_phase(state), repeats=passes),
-        *(replace(phase, repeats=passes * ROUNDS) for phase in joins),
-        *number_phases(hypergraph.num_vertices),
+        *(replace(phase, repeats=passes * hypergraph.steps.rounds) for phase in joins),
+        *number_phases(hypergraph),
     ]
 
 
 def _ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[tuple[range, ...], tuple[range, ...]]:
     """Ranges of nets and of clusters, which tasks change in every round."""
-    count = round_tasks(hypergraph.num_vertices // ROUNDS, workers, hypergraph.scratch)
+    steps = hypergraph.steps
+    count = round_tasks(hypergraph.num_vertices // steps.rounds, workers, hypergraph.scratch, steps)
     nets = tuple(hypergraph.nets.ranges(count))
     return nets, tuple(range_pieces(range(hypergraph.num_vertices), len(nets)))
 
@@ -245,7 +244,7 @@ def _accept_phase(work: _Round, num_joins: int, proposing: int) -> Phase:
         proposing: tasks that proposed them.
     """
     count, size, scratch = len(work.clusters), _JOIN_BYTES * num_joins, work.hypergraph.scratch
-    numbers = range_pieces(range(count), reading_tasks(count, size, proposing, scratch))
+    numbers = range_pieces(range(count), reading_tasks(count, size, proposing, scratch, work.hypergraph.steps))
     # A weight of the vertex and of the cluster, and two offsets.
     reads = size + 4 * NUMBER_BYTES * num_joins
     return phase_over(

@@ -90,7 +90,8 @@ def begin_phases(state: ClusterState) -> list[Phase]:
     """Make every vertex a cluster of its own, and rate the nets."""
     hypergraph, n = state.hypergraph, state.hypergraph.num_vertices
     weights, labels = NUMBER_BYTES * n, hypergraph.label_bytes * n
-    pieces, nets = vertex_pieces(n), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
+    steps = hypergraph.steps
+    pieces, nets = vertex_pieces(n, steps), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins, steps))
     read, ratings = hypergraph.nets.num_bytes + hypergraph.net_weight_bytes, RATING_BYTES * hypergraph.num_nets
     files = 2 + hypergraph.is_weighted
     return [
@@ -108,7 +109,8 @@ def begin_phases(state: ClusterState) -> list[Phase]:
 
 def fill_phase(state: ClusterState) -> Phase:
     """Fill the profiles of all nets."""
-    hypergraph, ranges = state.hypergraph, state.hypergraph.nets.ranges(net_tasks(state.hypergraph.num_pins))
+    hypergraph = state.hypergraph
+    ranges = hypergraph.nets.ranges(net_tasks(hypergraph.num_pins, hypergraph.steps))
     of_pins = hypergraph.nets.num_bytes + hypergraph.label_bytes * hypergraph.num_pins
     reads, writes = of_pins + RATING_BYTES * hypergraph.num_nets, state.profile_bytes * hypergraph.num_nets
     held = hypergraph.nets.block_bytes()
@@ -155,17 +157,18 @@ class _Numbering:
         return self.label_path.with_name("number.npy")
 
 
-def number_clusters(label_path: Path, load_path: Path, total_weight: int, folder: Path, cluster: Cluster) -> Clusters:
+def number_clusters(state: ClusterState, folder: Path, cluster: Cluster) -> Clusters:
     """Store clusters with numbers instead of the names of the vertices that founded them.
 
     Args:
-        label_path, load_path: see :class:`_Numbering`.
+        state: the last one.
         folder: for the files of the result.
     """
-    num_vertices = len(map_array(label_path))
-    clusters = Clusters(folder / "label.npy", folder / "weight.npy", 0, total_weight, 0)
-    work = _Numbering(label_path, load_path, clusters)
-    counts = in_order(results(_count_phase(work, num_vertices), cluster))
+    hypergraph = state.hypergraph
+    num_vertices = hypergraph.num_vertices
+    clusters = Clusters(folder / "label.npy", folder / "weight.npy", 0, hypergraph.total_weight, 0)
+    work = _Numbering(state.label_path, state.load_path, clusters)
+    counts = in_order(results(_count_phase(work, hypergraph), cluster))
     firsts = [0, *accumulate(count for count, _ in counts)]
     clusters = replace(clusters, num_clusters=firsts[-1], heaviest=max(heaviest for _, heaviest in counts))
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,26 +176,27 @@ def number_clusters(label_path: Path, load_path: Path, total_weight: int, folder
     create_vector(clusters.label_path, (num_vertices,), index_dtype(clusters.num_clusters))
     create_vector(clusters.weight_path, (clusters.num_clusters,), np.dtype(np.int64))
     # A label may be any vertex, so all numbers have to be there first.
-    for phase in _number_phases(work, num_vertices, firsts):
+    for phase in _number_phases(work, hypergraph, firsts):
         run_pieces(phase, cluster)
     return clusters
 
 
-def number_phases(num_vertices: int) -> list[Phase]:
+def number_phases(hypergraph: DiskHypergraph) -> list[Phase]:
     """The phases of :func:`number_clusters`; at most, every vertex is a cluster."""
-    work = _Numbering(Path(), Path(), Clusters(Path(), Path(), num_vertices, 0, 0))
-    return [_count_phase(work, num_vertices), *_number_phases(work, num_vertices)]
+    work = _Numbering(Path(), Path(), Clusters(Path(), Path(), hypergraph.num_vertices, 0, 0))
+    return [_count_phase(work, hypergraph), *_number_phases(work, hypergraph)]
 
 
-def _count_phase(work: _Numbering, num_vertices: int) -> Phase:
-    pieces = vertex_pieces(num_vertices)
-    return phase_over(pieces, "count clusters", _count, work, reads=NUMBER_BYTES * num_vertices, files=1, row_bytes=1)
+def _count_phase(work: _Numbering, hypergraph: DiskHypergraph) -> Phase:
+    reads = NUMBER_BYTES * hypergraph.num_vertices
+    pieces = vertex_pieces(hypergraph.num_vertices, hypergraph.steps)
+    return phase_over(pieces, "count clusters", _count, work, reads=reads, files=1, row_bytes=1)
 
 
-def _number_phases(work: _Numbering, num_vertices: int, firsts: Sequence[int] | None = None) -> list[Phase]:
+def _number_phases(work: _Numbering, hypergraph: DiskHypergraph, firsts: Sequence[int] | None = None) -> list[Phase]:
     """Number the clusters that the vertices of a piece founded, then relabel the vertices."""
-    pieces, label = vertex_pieces(num_vertices), index_dtype(num_vertices).itemsize * num_vertices
-    numbers = NUMBER_BYTES * num_vertices
+    n = hypergraph.num_vertices
+    pieces, label, numbers = vertex_pieces(n, hypergraph.steps), hypergraph.label_bytes * n, NUMBER_BYTES * n
     writes = label + numbers
     return [
         phase_over(

@@ -42,6 +42,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     store_vector,
 )
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
@@ -57,7 +58,8 @@ _NET_BYTES = 80
 #: Bytes of the hash and number of a net in a lane; every task that finds identical nets reads a range of these. Bytes
 #: of the number and weight of a kept net.
 _HASH_BYTES = 16
-#: Columns of what tasks route: the hash of the pins of a net, and the net; a net that is kept, and its weight.
+#: Columns of the arrays that tasks route: the hash of the pins of a net, and the net; a net that is kept, and its
+#: weight.
 _HASHES = (Column("hash", "uint64"), Column("net", "int64"))
 _KEPT = (Column("net", "int64"), Column("weight", "int64"))
 
@@ -86,11 +88,12 @@ class _Contraction:
         num_nets = hypergraph.num_nets
         room = working_memory(memory) - _block_bytes(hypergraph)
         fewest = -(-num_nets // max(1, room // _NET_BYTES))
-        merges = 1 << (max(min(NET_TASKS, net_tasks(hypergraph.num_pins)), fewest) - 1).bit_length()
+        tasks = net_tasks(hypergraph.num_pins, hypergraph.steps)
+        merges = 1 << (max(min(NET_TASKS, tasks), fewest) - 1).bit_length()
         # More than 16 ranges of nets only if every range of hashes has 64 KiB or more in the lane of each.
         scratch = hypergraph.scratch
         most = most_sources(_HASH_BYTES * num_nets, merges, scratch)
-        ranges = tuple(hypergraph.nets.ranges(max(fewest, min(net_tasks(hypergraph.num_pins), most))))
+        ranges = tuple(hypergraph.nets.ranges(max(fewest, min(tasks, most))))
         hashes = UnrecordedShuffle.named(folder, "hashes", len(ranges), _HASHES, merges, scratch)
         kept = UnrecordedShuffle.named(folder, "kept", merges, _KEPT, len(ranges), scratch)
         return cls(hypergraph, clusters, folder, ranges, hashes, kept)
@@ -121,12 +124,14 @@ class ContractedNets:
     Attributes:
         nets: the pins of every net.
         net_weight_path: file of the (num_nets,) int64 weight of each net.
+        steps: sizes of the steps of the hypergraph that was contracted.
     """
 
     folder: Path
     clusters: Clusters
     nets: Incidence
     net_weight_path: Path
+    steps: LevelSteps
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""
@@ -135,9 +140,10 @@ class ContractedNets:
     def on_disk(self, memory: int, cluster: Cluster) -> DiskHypergraph:
         """Complete the hypergraph on disk; sorts the nets of the new vertices in ``memory`` bytes for each task."""
         clusters = self.clusters
-        vertices = transpose_incidence(self.nets, clusters.num_clusters, self.folder / "vertices", memory, cluster)
-        sizes = clusters.total_weight, clusters.heaviest
-        return DiskHypergraph(self.nets, vertices, clusters.weight_path, self.net_weight_path, *sizes, cluster.scratch)
+        folder, count = self.folder / "vertices", clusters.num_clusters
+        vertices = transpose_incidence(self.nets, count, folder, memory, cluster, self.steps)
+        sizes = clusters.total_weight, clusters.heaviest, cluster.scratch, self.steps
+        return DiskHypergraph(self.nets, vertices, clusters.weight_path, self.net_weight_path, *sizes)
 
 
 def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, cluster: Cluster) -> ContractedNets:
@@ -166,7 +172,7 @@ def contract_nets(hypergraph: DiskHypergraph, clusters: Clusters, folder: Path, 
     nets = join_lists("join nets", selected, folder / "nets", cluster)
     for number in range(len(work.ranges)):
         shutil.rmtree(work.folder_of(number))
-    return ContractedNets(folder, clusters, nets, work.net_weight_path)
+    return ContractedNets(folder, clusters, nets, work.net_weight_path, hypergraph.steps)
 
 
 def contract_phases(hypergraph: DiskHypergraph, coarse: DiskHypergraph, memory: int) -> list[Phase]:

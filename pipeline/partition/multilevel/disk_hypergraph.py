@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, StatedLists
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps
 from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.kernels import read_only
 from gnnloom.storage.matrix.csr import index_dtype
-
-#: Up to this many pins, one process clusters, places and refines.  Rounds of tasks take 1.7 times its processor time to
-#: refine, and more on small graphs; with two workers they were not measured to be faster below 30 million pins.
-FEW_PINS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -34,6 +31,7 @@ class DiskHypergraph:
         total_weight: of all vertices.
         heaviest: weight of the heaviest vertex.
         scratch: sizes of temporary files of its tasks.
+        steps: sizes of their steps.
     """
 
     nets: Incidence
@@ -43,17 +41,26 @@ class DiskHypergraph:
     total_weight: int
     heaviest: int
     scratch: Scratch = BESIDE
+    steps: LevelSteps = LEVEL_STEPS
 
     @classmethod
-    def stated(cls, num_vertices: int, num_nets: int, num_pins: int, *, is_weighted: bool = False) -> DiskHypergraph:
+    def stated(
+        cls,
+        num_vertices: int,
+        num_nets: int,
+        num_pins: int,
+        *,
+        is_weighted: bool = False,
+        steps: LevelSteps = LEVEL_STEPS,
+    ) -> DiskHypergraph:
         """A hypergraph with a size and no contents, for plans.
 
         Args:
-            is_weighted: whether its nets have weights; nets of the finest level have none.
+            is_weighted: whether its nets have weights; nets of the finest level have no weights.
         """
         nets = StatedLists.of(num_nets, num_pins, num_vertices)
         vertices = StatedLists.of(num_vertices, num_pins, num_nets)
-        return cls(nets, vertices, Path(), Path() if is_weighted else None, 0, 0)
+        return cls(nets, vertices, Path(), Path() if is_weighted else None, 0, 0, steps=steps)
 
     @property
     def vertex_weight(self) -> NDArray[np.int64]:
@@ -99,7 +106,7 @@ class DiskHypergraph:
     @property
     def is_for_tasks(self) -> bool:
         """Whether tasks cluster, place and refine its vertices in rounds, with other results than one process."""
-        return max(self.num_pins, self.num_vertices) > FEW_PINS
+        return max(self.num_pins, self.num_vertices) > self.steps.few_pins
 
     def load(self) -> Hypergraph:
         """Load the hypergraph into memory, without nets of one pin."""

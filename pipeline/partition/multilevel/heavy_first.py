@@ -38,7 +38,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 #: Up to this many vertices of one weight are dealt one by one.
 _FEW = 32
 
-#: What the parts get of each class: (num_classes,) int64 weights, ascending; (num_classes + 1,) int64 bounds of the
+#: The share of each part in each class: (num_classes,) int64 weights, ascending; (num_classes + 1,) int64 bounds of the
 #: runs of each; (num_runs,) int32 part that a run of vertices goes to, and int64 vertices of the class up to its end.
 _DEALT = ("weight", "offset", "part", "end")
 
@@ -95,7 +95,7 @@ def deal_heavy_first(
     """
     folder.mkdir(parents=True, exist_ok=True)
     work = _Classes(hypergraph.weight_path, part_path, folder, seed)
-    counting, placing = place_phases(hypergraph.num_vertices, work)
+    counting, placing = place_phases(hypergraph, work)
     run_pieces(counting, cluster)
     weight, count = _rank(work, len(counting.tasks))
     # A file of its own for every array, which all tasks map.
@@ -105,7 +105,7 @@ def deal_heavy_first(
     shutil.rmtree(folder)
 
 
-def place_phases(num_vertices: int, work: _Classes | None = None) -> list[Phase]:
+def place_phases(hypergraph: DiskHypergraph, work: _Classes | None = None) -> list[Phase]:
     """The phases of :func:`deal_heavy_first`: count the weights, and place the vertices.
 
     At most, every vertex of a piece has another weight.
@@ -114,8 +114,8 @@ def place_phases(num_vertices: int, work: _Classes | None = None) -> list[Phase]
         work: what the tasks have in common; None for plans.
     """
     work = work or _Classes(Path(), Path(), Path(), 0)
-    pieces, size = vertex_pieces(num_vertices), NUMBER_BYTES * num_vertices
-    parts = PART_BYTES * num_vertices
+    n = hypergraph.num_vertices
+    pieces, size, parts = vertex_pieces(n, hypergraph.steps), NUMBER_BYTES * n, PART_BYTES * n
     return [
         # The weights sorted, each once, and how many there are.
         phase_over(

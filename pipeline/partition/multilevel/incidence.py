@@ -1,7 +1,7 @@
 """Lists of ids on disk, one for each row, streamed block by block: the pins of nets, and the nets of vertices.
 
 Two plain files: ``offset`` (num_rows + 1,) int64 and ``id`` (num_ids,) int32 or int64.  Blocks hold at most
-``BLOCK_IDS`` rows and ids, or one row.
+``Incidence.block_ids`` rows and ids, or one row.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ from gnnloom.storage.disk.numpy_files import map_plain
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.system_errors import naming
 
-#: Most rows and ids of a block, unless a single row has more ids: 8 MiB of int64.
-BLOCK_IDS = 1 << 20
-
 
 class IncidenceBlock(NamedTuple):
     """Some consecutive rows; a tuple, so that kernels take it as it is.
@@ -56,12 +53,14 @@ class Incidence:
 
     Attributes:
         dtype: of the ids.
+        block_ids: maximum number of rows and ids of a block, unless a single row has more ids: 8 MiB of int64.
     """
 
     folder: Path
     num_rows: int
     num_ids: int
     dtype: str
+    block_ids: int = 1 << 20
 
     @property
     def itemsize(self) -> int:
@@ -74,13 +73,13 @@ class Incidence:
         return 8 * (self.num_rows + 1) + self.itemsize * self.num_ids
 
     def block_bytes(self, row_bytes: int = 0, id_bytes: int = 0) -> int:
-        """Bytes of a block while a task works on it, as if no row had more than ``BLOCK_IDS`` ids.
+        """Bytes of a block while a task works on it, as if no row had more than ``block_ids`` ids.
 
         Args:
             row_bytes, id_bytes: bytes that the task holds for each row and id of the block, besides these.
         """
         # The offsets are read, and then counted from the block's first.
-        rows, ids = (min(BLOCK_IDS, count) for count in (self.num_rows, self.num_ids))
+        rows, ids = (min(self.block_ids, count) for count in (self.num_rows, self.num_ids))
         return (2 * NUMBER_BYTES + row_bytes) * (rows + 1) + (self.itemsize + id_bytes) * ids
 
     def offset(self, mode: Literal["r", "r+"] = "r") -> NDArray[np.int64]:
@@ -109,9 +108,9 @@ class Incidence:
         first, last = (rows.start, rows.stop) if rows is not None else (0, self.num_rows)
         offset = self.offset()
         while first < last:
-            fitting = int(np.searchsorted(offset, offset[first] + BLOCK_IDS, side="right")) - 1
+            fitting = int(np.searchsorted(offset, offset[first] + self.block_ids, side="right")) - 1
             # At least one row per block, however long that row is.
-            stop = min(last, first + BLOCK_IDS, max(fitting, first + 1))
+            stop = min(last, first + self.block_ids, max(fitting, first + 1))
             yield self.block(first, stop)
             first = stop
 

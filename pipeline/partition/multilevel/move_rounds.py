@@ -1,4 +1,4 @@
-"""One pass of refinement in rounds: tasks propose moves, the client accepts classes of them, tasks make those.
+"""One pass of refinement in rounds: tasks propose moves, the client accepts classes of moves, tasks make these moves.
 
 The moves of a round are chosen with the parts as they were before it.  Moves between two parts are divided at random
 into a few classes; the client accepts or refuses classes as a whole, by their weights, so that no part gets too heavy.
@@ -67,17 +67,14 @@ from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.matrix.permutation import mix
 
-#: Rounds of a pass.  Vertices of one round do not see each other's moves: with 16 rounds rather than one vertex after
-#: the other, R-MAT graphs send 0.1 % and soc-Slashdot0902 1.6 % more rows; with 64, 0.0 % and 0.2 % fewer.
-ROUNDS = 16
 #: Classes of the moves between two parts, and the most of all parts together.
 _MOST_BUCKETS, _MOST_CLASSES = 4, 1 << 20
 #: Bytes of a move, and of a class of moves with its weight; of the state of a part.
 _MOVE_BYTES, _STATE_BYTES = 16, 16
 #: Minimum number of classes per merge: a merge also sorts the classes that were merged before.
 _MERGED_AT_ONCE = 1 << 16
-#: Columns of what tasks route: a vertex, and the class of its move; a class of moves, and its weight; a net, and the
-#: indices of the parts that a pin of it leaves and joins.
+#: Columns of the arrays that tasks route: a vertex, and the class of its move; a class of moves, and its weight; a net,
+#: and the indices of the parts that a pin of it leaves and joins.
 _MOVE, _UPDATE = Column("move", "int64", (2,)), Column("update", "int64", (3,))
 _CLASSES = (Column("class", "int64"), Column("weight", "int64"))
 
@@ -119,7 +116,7 @@ class Pass:
         return Moving(*weights, part, position, self.first, window, mask, load, self.limit, self.heat, self.key)
 
     def buckets(self, num_parts: int) -> int:
-        """Into how many classes the moves between two parts are divided."""
+        """Number of classes into which the moves between two parts are divided."""
         return max(1, min(_MOST_BUCKETS, _MOST_CLASSES // num_parts**2))
 
 
@@ -150,7 +147,7 @@ class _Round:
         """A round in a new folder, which storing the state creates."""
         name = uuid.uuid4().hex
         scratch, folder = work.hypergraph.scratch, work.scratch / f"round-{name}"
-        tasks = round_tasks(len(rows), workers, scratch)
+        tasks = round_tasks(len(rows), workers, scratch, work.hypergraph.steps)
         return cls(
             work,
             mask_path,
@@ -189,7 +186,7 @@ def move_in_rounds(work: Pass, position: NDArray[np.int64], load: NDArray[np.int
     nets = _net_ranges(work.hypergraph, cluster.workers)
     num_nets, _, num_words = map_array(work.mask_path).shape
     now, moved = work.mask_path, 0
-    for rows in work.hypergraph.vertices.ranges(ROUNDS):
+    for rows in work.hypergraph.vertices.ranges(work.hypergraph.steps.rounds):
         this = _Round.of(work, now, rows, nets, cluster.workers)
         store_vector(this.state_path, np.stack([position, load]))
         this.moves.create()
@@ -223,17 +220,18 @@ def move_phases(hypergraph: DiskHypergraph, setting: Setting, num_words: int, pa
         passes: through a window of parts.
     """
     work = Pass(hypergraph, Path(), Path(), 0, 0, 0.0, np.uint64(0), Path())
-    rows = max(hypergraph.vertices.ranges(ROUNDS), key=len)
+    rows = max(hypergraph.vertices.ranges(hypergraph.steps.rounds), key=len)
     this = _Round.of(work, Path(), rows, _net_ranges(hypergraph, setting.workers), setting.workers)
     propose = _propose_phase(this, setting.parts, num_words)
     num_updates = hypergraph.pins_of(rows)
     spread = _spread_phase(this, setting.parts, len(rows), num_updates, len(propose.tasks))
     phases = [propose, spread, _change_phase(this, num_words, num_updates, len(spread.tasks))]
-    return [replace(phase, repeats=passes * ROUNDS) for phase in phases]
+    return [replace(phase, repeats=passes * hypergraph.steps.rounds) for phase in phases]
 
 
 def _net_ranges(hypergraph: DiskHypergraph, workers: int) -> tuple[range, ...]:
-    count = round_tasks(hypergraph.num_vertices // ROUNDS, workers, hypergraph.scratch)
+    steps = hypergraph.steps
+    count = round_tasks(hypergraph.num_vertices // steps.rounds, workers, hypergraph.scratch, steps)
     return tuple(hypergraph.nets.ranges(count))
 
 

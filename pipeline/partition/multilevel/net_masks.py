@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_of
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock
 from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, RangeTask, net_tasks, phase_over
 from gnnloom.pipeline.tasks.phase import Phase
@@ -30,19 +31,21 @@ class _Fill:
 
 
 def fill_phase(
-    nets: Incidence, part_path: Path, position_path: Path, first: int, mask_path: Path, num_words: int
+    hypergraph: DiskHypergraph, part_path: Path, position_path: Path, first: int, mask_path: Path, num_words: int
 ) -> Phase:
     """Fill the masks of a window of parts, replacing what they held.
 
     Args:
-        nets: the pins of every net.
+        hypergraph: with the pins of every net.
         part_path: ``.npy`` file of the (num_vertices,) int32 parts.
         position_path: ``.npy`` file of the (num_parts,) int64 position of each part.
         first: the window holds the parts at positions from ``first`` on.
         mask_path: file that :func:`create_masks` made.
         num_words: of a net in each mask.
     """
-    work, ranges = _Fill(nets, part_path, position_path, mask_path, first), nets.ranges(net_tasks(nets.num_ids))
+    nets = hypergraph.nets
+    work = _Fill(nets, part_path, position_path, mask_path, first)
+    ranges = nets.ranges(net_tasks(nets.num_ids, hypergraph.steps))
     reads, writes = nets.num_bytes + PART_BYTES * nets.num_ids, mask_bytes(num_words) * nets.num_rows
     held = nets.block_bytes()
     return phase_over(ranges, "fill masks", _fill_blocks, work, reads=reads, writes=writes, files=4, buffers=held)

@@ -18,7 +18,7 @@ from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Index
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter
 from gnnloom.storage.kernels import count_at_most
 
-#: Bytes of an update: a net, and what a pin of it leaves and joins.
+#: Bytes of an update: a net, and the parts or clusters that one of its pins leaves and joins.
 UPDATE_BYTES = 24
 #: Updates of a run: 24 MiB.
 _RUN_UPDATES = 1 << 20

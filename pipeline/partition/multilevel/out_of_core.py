@@ -16,7 +16,7 @@ from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefine
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
-from gnnloom.pipeline.partition.multilevel.disk_hypergraph import FEW_PINS, Clusters, DiskHypergraph, store_clusters
+from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph, store_clusters
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first, deal_heavy_first
 from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files, inherit_phase
 from gnnloom.pipeline.partition.multilevel.pieces import run_pieces
@@ -26,21 +26,18 @@ from gnnloom.pipeline.partition.native.guard import check_memory
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
-from gnnloom.pipeline.partition.partitioner import PartitionProblem
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps, PartitionProblem
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY, working_memory
 from gnnloom.storage.format.memory_map import create_part_vector
 from gnnloom.storage.wording import counted
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
 
-#: Passes of refinement at each level and their heat: for random parts, and for a partitioner's parts, which losses
-#: would only spoil.
-_FROM_RANDOM, _FROM_GOOD = (16, 1.5), (4, 0.0)
-#: Rounds of label propagation at each level.
-CLUSTER_PASSES = 5
-#: A cluster may weigh at most one part in the first number, and at each level as much as the second number of average
-#: vertices: slow coarsening makes better cuts.
-_CLUSTERS_PER_PART, _VERTICES_PER_CLUSTER = 20, 6
+#: Heat of the refinement of random parts; passes over a partitioner's parts, which losses would only spoil.
+_RANDOM_HEAT, _GOOD_PASSES = 1.5, 4
+#: At each level, a cluster may weigh at most as much as this number of average vertices: slow coarsening makes better
+#: cuts.
+_VERTICES_PER_CLUSTER = 6
 #: Coarsening ends at a level that keeps more than this share of the pins of the level before.  Preset ``auto`` would
 # need many such levels until one fits in memory, so it gives up early; ``streaming`` uses all levels.
 KEPT_SHARE = {"auto": 0.8, "streaming": 0.95}
@@ -57,8 +54,8 @@ _PROGRAM, _COARSE_PRESET, _BOUNDARY_PRESET = MT_KAHYPAR, "deterministic", "deter
 def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], passes: int = 0) -> dict[str, Any]:
     """Fill ``part`` in O(vertices) of memory: only the mapped parts where tasks do the work.
 
-    Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every
-    level on the way back: all vertices by streaming, those around the cut in memory.  Hypergraphs of power-law graphs
+    Coarsens until the hypergraph fits in the memory of a worker, partitions it with Mt-KaHyPar, and refines every level
+    on the way back: all vertices by streaming, and vertices around the cut in memory.  Hypergraphs of power-law graphs
     hardly shrink; if a level shows that, refinement starts there from heavy-first random parts instead.
 
     Args:
@@ -68,10 +65,10 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], pa
             time.
 
     Returns:
-        ``levels``: vertices, nets and pins of each level; ``start``: what partitioned the coarsest level.
+        ``levels``: vertices, nets and pins of each level; ``start``: the method that partitioned the coarsest level.
 
     Raises:
-        BudgetError: even what grows with the vertices does not fit in memory.
+        BudgetError: the arrays with a number for each vertex do not fit in memory.
 
     The multilevel scheme: Karypis, Kumar (VLSI Design 11(3), 2000); its steps name their own sources.
     """
@@ -80,7 +77,7 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], pa
     num_pins = sum(matrix.nnz + num_vertices for matrix in matrices)
     check_memory(
         f"method multilevel: {counted(num_vertices, 'vertex')}",
-        out_of_core_memory(num_vertices, len(matrices), num_pins),
+        out_of_core_memory(num_vertices, len(matrices), num_pins, problem.steps),
         options.memory_limit,
         "use method random or block, or more memory",
     )
@@ -92,13 +89,13 @@ def partition_out_of_core(problem: PartitionProblem, part: NDArray[np.int32], pa
         shutil.rmtree(scratch)
 
 
-def out_of_core_memory(num_vertices: int, num_directions: int, num_pins: int) -> int:
+def out_of_core_memory(num_vertices: int, num_directions: int, num_pins: int, steps: LevelSteps = LEVEL_STEPS) -> int:
     """Return the bytes that the method holds in one process, without the memory of the native partitioner."""
     one_process = (_VERTEX_BYTES + _NET_BYTES * num_directions) * num_vertices
-    if max(num_pins, num_vertices) <= FEW_PINS:
+    if max(num_pins, num_vertices) <= steps.few_pins:
         return BASE_MEMORY + one_process
     # Of the coarser levels, one process works on those with few pins; their nets have two pins or more.
-    coarse = _VERTEX_BYTES * FEW_PINS + _NET_BYTES * FEW_PINS // 2
+    coarse = _VERTEX_BYTES * steps.few_pins + _NET_BYTES * steps.few_pins // 2
     return BASE_MEMORY + max(_CLIENT_BYTES * num_vertices, min(one_process, coarse))
 
 
@@ -112,11 +109,14 @@ def _partition(problem: PartitionProblem, part: NDArray[np.int32], passes: int) 
         problem.cluster,
         options.weighing,
         options.directions,
+        problem.steps,
     )
     levels, clusters, fits = [finest], list[Clusters](), False
     if options.preset != "flat":
         levels, clusters, fits = _coarsen(finest, problem, memory)
-    refinement = refinement_of(options.parts, options.imbalance, options.seed, memory, fits=fits, passes=passes)
+    refinement = refinement_of(
+        options.parts, options.imbalance, options.seed, memory, problem.steps, fits=fits, passes=passes
+    )
     _uncoarsen(levels, clusters, fits, problem, refinement, part)
     fill_empty_from_files(finest, problem.part_path, options.parts, problem.cluster)
     return {
@@ -144,7 +144,7 @@ def _coarsen(
         num_pins = coarse.nets.num_ids
         LOGGER.info("coarsening: %s of %s pins remain", f"{num_pins:,}", f"{fine.num_pins:,}")
         # With fewer clusters than this per part, the coarsest hypergraph leaves no choice of balanced parts.
-        too_few = clusters.num_clusters < _CLUSTERS_PER_PART * problem.options.parts
+        too_few = clusters.num_clusters < problem.steps.clusters_per_part * problem.options.parts
         if too_few or num_pins > KEPT_SHARE[preset] * fine.num_pins:
             shutil.rmtree(folder)
             return levels, found, False
@@ -154,15 +154,15 @@ def _coarsen(
 
 
 def _cluster(hypergraph: DiskHypergraph, problem: PartitionProblem, folder: Path) -> Clusters:
-    total = hypergraph.total_weight
+    total, passes = hypergraph.total_weight, problem.steps.cluster_passes
     # The first bound keeps parts balanceable; the second makes a level at most about that many times smaller.
     limit = min(
-        total // (_CLUSTERS_PER_PART * problem.options.parts),
+        total // (problem.steps.clusters_per_part * problem.options.parts),
         _VERTICES_PER_CLUSTER * total // hypergraph.num_vertices,
     )
     if hypergraph.is_for_tasks:
-        return cluster_in_rounds(hypergraph, limit, CLUSTER_PASSES, folder, problem.cluster)
-    return store_clusters(hypergraph, cluster_vertices(hypergraph, limit, CLUSTER_PASSES), folder)
+        return cluster_in_rounds(hypergraph, limit, passes, folder, problem.cluster)
+    return store_clusters(hypergraph, cluster_vertices(hypergraph, limit, passes), folder)
 
 
 def fits_natively(num_pins: int, num_vertices: int, parts: int, memory: int) -> bool:
@@ -186,7 +186,7 @@ def _uncoarsen(
         here = part if number == 0 else create_part_vector(path, hypergraph.num_vertices)
         if number < len(clusters):
             coarse_path = _part_path(problem, number + 1)
-            run_pieces(inherit_phase(clusters[number], coarse_path, path, len(here)), problem.cluster)
+            run_pieces(inherit_phase(clusters[number], coarse_path, path, hypergraph), problem.cluster)
         elif fits:
             here[:] = _native(problem, hypergraph.load(), _COARSE_PRESET)
         # Only at the coarsest level, which has no coarser parts to inherit.
@@ -203,15 +203,18 @@ def _uncoarsen(
             _refine_boundary(hypergraph, path, problem, refinement.memory)
 
 
-def refinement_of(parts: int, imbalance: float, seed: int, memory: int, *, fits: bool, passes: int = 0) -> Refinement:
+def refinement_of(
+    parts: int, imbalance: float, seed: int, memory: int, steps: LevelSteps, *, fits: bool, passes: int = 0
+) -> Refinement:
     """Options of the refinement at every level.
 
     Args:
         memory: bytes for the buffers of a worker.
+        steps: number of passes over random parts.
         fits: whether the native partitioner made the first parts.
         passes: number of passes without losses; 0 for passes as long as they are worth their time.
     """
-    most, heat = (passes, 0.0) if passes else _FROM_GOOD if fits else _FROM_RANDOM
+    most, heat = (passes or _GOOD_PASSES, 0.0) if passes or fits else (steps.random_passes, _RANDOM_HEAT)
     return Refinement(parts, imbalance, seed, most, memory, heat)
 
 

@@ -27,9 +27,10 @@ from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.disk.numpy_files import map_array
 
 
-def copy_phase(source: Path, target: Path, num_vertices: int) -> Phase:
+def copy_phase(source: Path, target: Path, hypergraph: DiskHypergraph) -> Phase:
     """Copy a file of (num_vertices,) int32 parts to another that exists."""
-    size, pieces = PART_BYTES * num_vertices, vertex_pieces(num_vertices)
+    n = hypergraph.num_vertices
+    size, pieces = PART_BYTES * n, vertex_pieces(n, hypergraph.steps)
     return phase_over(pieces, "keep parts", _copy, (source, target), reads=size, writes=size, files=1)
 
 
@@ -38,15 +39,17 @@ def _copy(task: RangeTask[tuple[Path, Path]]) -> None:
     map_array(target, "r+")[task.span] = map_array(source)[task.span]
 
 
-def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, num_vertices: int) -> Phase:
+def inherit_phase(clusters: Clusters, coarse_path: Path, part_path: Path, hypergraph: DiskHypergraph) -> Phase:
     """Give every vertex the part of its cluster, which keeps the cut and the loads of the level above.
 
     Args:
         coarse_path: file of the (num_clusters,) int32 parts.
         part_path: file of (num_vertices,) int32 parts, filled.
+        hypergraph: with these vertices.
     """
-    work, size = (clusters, coarse_path, part_path), PART_BYTES * num_vertices
-    pieces, reads = vertex_pieces(num_vertices), size + clusters.label_bytes * num_vertices
+    n = hypergraph.num_vertices
+    work, size = (clusters, coarse_path, part_path), PART_BYTES * n
+    pieces, reads = vertex_pieces(n, hypergraph.steps), size + clusters.label_bytes * n
     held = NUMBER_BYTES + PART_BYTES
     return phase_over(pieces, "inherit parts", _inherit, work, reads=reads, writes=size, files=2, row_bytes=held)
 
@@ -68,9 +71,8 @@ class _Parts:
         """A phase whose tasks read the weights and parts of their vertices, and hold a number for each part."""
         n = self.hypergraph.num_vertices
         read, held = (NUMBER_BYTES + PART_BYTES) * n, NUMBER_BYTES * self.num_parts
-        return phase_over(
-            vertex_pieces(n), name, function, self, reads=read, files=2, row_bytes=row_bytes, buffers=held
-        )
+        pieces = vertex_pieces(n, self.hypergraph.steps)
+        return phase_over(pieces, name, function, self, reads=read, files=2, row_bytes=row_bytes, buffers=held)
 
     def vertices(self, span: slice) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Weights and parts of some vertices."""
@@ -148,7 +150,8 @@ def rows_sent(hypergraph: DiskHypergraph, part_path: Path, num_parts: int, clust
 
 def cut_phase(hypergraph: DiskHypergraph, part_path: Path, num_parts: int) -> Phase:
     """The phase of :func:`rows_sent`."""
-    work, ranges = _Parts(hypergraph, part_path, num_parts), hypergraph.nets.ranges(net_tasks(hypergraph.num_pins))
+    work, tasks = _Parts(hypergraph, part_path, num_parts), net_tasks(hypergraph.num_pins, hypergraph.steps)
+    ranges = hypergraph.nets.ranges(tasks)
     reads = hypergraph.nets.num_bytes + PART_BYTES * hypergraph.num_pins + hypergraph.net_weight_bytes
     held = hypergraph.nets.block_bytes(row_bytes=3 * NUMBER_BYTES) + NUMBER_BYTES * num_parts
     return phase_over(ranges, "count cut", _count, work, reads=reads, files=3 + hypergraph.is_weighted, buffers=held)

@@ -17,20 +17,17 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import BLOCK_BYTES, num_shared_files
 from gnnloom.pipeline.external_sort.merge_levels import most_sources
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, results
 from gnnloom.storage.disk.files import written_aside
 from gnnloom.storage.disk.numpy_files import create_array_file
 from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 
-#: Vertices of a task that reads or writes a few numbers for each: 8 MiB of weights, 4 MiB of parts.
-_TASK_VERTICES = 1 << 20
 #: Tasks of a round for each worker: two, so that no worker waits long for the last.
 _TASKS_PER_WORKER = 2
 #: Fewest tasks that read all nets once: a few for each core of a usual machine, so that none waits long for the last.
 NET_TASKS = 16
-#: Pins of a task that reads all nets once, unless that makes fewer than ``NET_TASKS`` tasks: less than a minute's work.
-_TASK_PINS = 1 << 25
 #: Fewest pins of such a task: fewer take no longer than starting it does.
 _LEAST_PINS = 1 << 16
 #: Bytes that a task of a round writes for a vertex that chooses a cluster or a part, at most.
@@ -141,10 +138,10 @@ def in_order(found: Iterable[tuple[int, Any]]) -> list[Any]:
     return [result for _, result in sorted(found, key=lambda each: each[0])]
 
 
-def vertex_pieces(num_vertices: int) -> list[range]:
+def vertex_pieces(num_vertices: int, steps: LevelSteps) -> list[range]:
     """Split all vertices into consecutive pieces of a fixed size; the last piece may be smaller."""
-    starts = range(0, num_vertices, _TASK_VERTICES)
-    return [range(start, min(start + _TASK_VERTICES, num_vertices)) for start in starts]
+    size = steps.task_vertices
+    return [range(start, min(start + size, num_vertices)) for start in range(0, num_vertices, size)]
 
 
 def range_pieces(rows: range, count: int) -> list[range]:
@@ -158,23 +155,25 @@ def consecutive(sizes: Iterable[int]) -> list[range]:
     return [range(start, stop) for start, stop in pairwise(accumulate(sizes, initial=0))]
 
 
-def net_tasks(num_pins: int) -> int:
+def net_tasks(num_pins: int, steps: LevelSteps) -> int:
     """Return the number of tasks that together read all nets once."""
-    return max(1, min(NET_TASKS, -(-num_pins // _LEAST_PINS)), -(-num_pins // _TASK_PINS))
+    return max(1, min(NET_TASKS, -(-num_pins // _LEAST_PINS)), -(-num_pins // steps.task_pins))
 
 
-def round_tasks(num_vertices: int, workers: int, scratch: Scratch = BESIDE) -> int:
+def round_tasks(num_vertices: int, workers: int, scratch: Scratch = BESIDE, steps: LevelSteps = LEVEL_STEPS) -> int:
     """Return the number of tasks that visit the vertices of a round.
 
     One task per worker, or more if the choices of a task would not fit in memory. With more than 16 tasks, each has at
     least 64 KiB of choices, so that the tasks of the next phase do not read many short lanes.
     """
-    fewest = -(-num_vertices // _TASK_VERTICES)
+    fewest = -(-num_vertices // steps.task_vertices)
     most = max(fewest, most_sources(_CHOICE_BYTES * num_vertices, 1, scratch))
     return min(max(_TASKS_PER_WORKER * workers, fewest), most)
 
 
-def reading_tasks(wanted: int, num_bytes: int, num_lanes: int, scratch: Scratch = BESIDE) -> int:
+def reading_tasks(
+    wanted: int, num_bytes: int, num_lanes: int, scratch: Scratch = BESIDE, steps: LevelSteps = LEVEL_STEPS
+) -> int:
     """Return the number of tasks that each read a range of every lane: fewer than wanted if ranges would be too short.
 
     Lanes are in few files, but from a disk or over a network, a few bytes take about as long to read as 64 KiB. None
@@ -185,7 +184,7 @@ def reading_tasks(wanted: int, num_bytes: int, num_lanes: int, scratch: Scratch 
     """
     if num_lanes <= scratch.sources:
         return wanted
-    fewest = -(-num_bytes // (_CHOICE_BYTES * _TASK_VERTICES))
+    fewest = -(-num_bytes // (_CHOICE_BYTES * steps.task_vertices))
     return max(1, min(wanted, max(fewest, num_bytes // num_lanes // scratch.source_bytes)))
 
 

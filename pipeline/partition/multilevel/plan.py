@@ -1,4 +1,4 @@
-"""The phases of the multilevel method for stated sizes, made by the functions that make those that run.
+"""The phases of the multilevel method for stated sizes, made by the functions that make the real phases.
 
 The finest level is known, and holds most of the work.  How a level shrinks is not known, but coarsening ends at a level
 that keeps more than a given share of the pins of the level before: so each level has at most that share, and a net of a
@@ -17,7 +17,7 @@ from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_phases
 from gnnloom.pipeline.partition.multilevel.contraction import contract_phases
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import Clusters, DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import place_phases
-from gnnloom.pipeline.partition.multilevel.out_of_core import CLUSTER_PASSES, KEPT_SHARE, fits_natively, refinement_of
+from gnnloom.pipeline.partition.multilevel.out_of_core import KEPT_SHARE, fits_natively, refinement_of
 from gnnloom.pipeline.partition.multilevel.part_files import inherit_phase, load_phase
 from gnnloom.pipeline.partition.multilevel.pieces import Setting
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine_phases
@@ -35,7 +35,7 @@ _NOWHERE = Path()
 def method_phases(graph: GraphSizes, setting: Setting, method: str, preset: str, directions: int = 1) -> list[Phase]:
     """The phases that make parts, for a finest level and at most one more; none if not by this method.
 
-    What preset ``auto`` adds where a level fits in memory, :func:`boundary_phases` has.
+    :func:`boundary_phases` has the phases that preset ``auto`` adds if a level fits in memory.
 
     Args:
         method, preset: as they were asked for.
@@ -50,7 +50,10 @@ def method_phases(graph: GraphSizes, setting: Setting, method: str, preset: str,
         return []
     fits = runs == "auto" and _fits(finest, setting)
     levels = [finest] if fits else levels_at_most(finest, runs)
-    return [*store_phases(graph, directions), *level_phases(levels, setting, runs, fits=fits, passes=passes)]
+    return [
+        *store_phases(graph, directions, finest.steps),
+        *level_phases(levels, setting, runs, fits=fits, passes=passes),
+    ]
 
 
 def boundary_phases(graph: GraphSizes, setting: Setting, method: str, preset: str, directions: int = 1) -> list[Phase]:
@@ -81,13 +84,16 @@ def _fits(level: DiskHypergraph, setting: Setting) -> bool:
 
 
 def levels_at_most(finest: DiskHypergraph, preset: str) -> list[DiskHypergraph]:
-    """The finest level, and the largest that may follow; what follows that has at most the same share of it again."""
+    """The finest level, and the largest that may follow; further levels shrink at least as much."""
     if preset == "flat":
         return [finest]
     num_pins = int(KEPT_SHARE[preset] * finest.num_pins)
     # Nets of one pin are gone, and a cluster has at least one vertex.
     num_nets = min(finest.num_nets, num_pins // 2)
-    return [finest, DiskHypergraph.stated(finest.num_vertices, num_nets, num_pins, is_weighted=True)]
+    return [
+        finest,
+        DiskHypergraph.stated(finest.num_vertices, num_nets, num_pins, is_weighted=True, steps=finest.steps),
+    ]
 
 
 def level_phases(
@@ -100,7 +106,9 @@ def level_phases(
         fits: whether the last is partitioned in memory.
         passes: see :func:`gnnloom.pipeline.partition.multilevel.out_of_core.partition_out_of_core`.
     """
-    refinement = refinement_of(setting.parts, 0.0, 0, working_memory(setting.memory), fits=fits, passes=passes)
+    refinement = refinement_of(
+        setting.parts, 0.0, 0, working_memory(setting.memory), levels[0].steps, fits=fits, passes=passes
+    )
     found: list[Phase] = []
     for number, level in enumerate(levels):
         is_last = number + 1 == len(levels)
@@ -113,7 +121,7 @@ def level_phases(
 
 
 def _coarsening(level: DiskHypergraph, coarse: DiskHypergraph | None, setting: Setting) -> list[Phase]:
-    clusters = cluster_phases(level, CLUSTER_PASSES, setting.workers) if level.is_for_tasks else []
+    clusters = cluster_phases(level, level.steps.cluster_passes, setting.workers) if level.is_for_tasks else []
     # Where clusters are given up, it is not known what they would have left.
     contracted = [
         replace(phase, at_most=phase.at_most or coarse is None)
@@ -123,7 +131,11 @@ def _coarsening(level: DiskHypergraph, coarse: DiskHypergraph | None, setting: S
     return [
         *clusters,
         *contracted,
-        *(transpose_phases(coarse.nets, coarse.vertices, memory, workers, coarse.scratch) if coarse else []),
+        *(
+            transpose_phases(coarse.nets, coarse.vertices, memory, workers, coarse.scratch, coarse.steps)
+            if coarse
+            else []
+        ),
     ]
 
 
@@ -133,7 +145,7 @@ def _uncoarsening(
     n, start = level.num_vertices, []
     if not is_last:
         clusters = Clusters(_NOWHERE, _NOWHERE, n, 0, 0)
-        start = [inherit_phase(clusters, _NOWHERE, _NOWHERE, n)]
+        start = [inherit_phase(clusters, _NOWHERE, _NOWHERE, level)]
     elif not fits and level.is_for_tasks:
-        start = place_phases(n)
+        start = place_phases(level)
     return [*start, *refine_phases(level, setting, refinement)]

@@ -1,13 +1,13 @@
 """Streaming refinement: passes over the vertices that move each one to the part where its nets gain most.
 
-The state is O(n): the parts, and two bits for each net and part (``net_masks``), in files that tasks map.  The
-vertices of a small hypergraph are visited one after the other; vertices of others in rounds of tasks (``move_rounds``).
-A move to a part costs exactly the nets that have no pin there yet.  The gain of leaving a part is known exactly while
-the net has one pin there, and is zero while it has two or more.  After pins have left, "two or more" may have become
-one, which the masks learn only when they are filled again for the next pass; gains are never overestimated.  Early
-passes sometimes accept losses, which frees parts that single moves cannot improve: the larger the loss and the later
-the pass, the less often.  The last passes accept none; one vertex after the other, they make no cut worse.  Rounds can,
-because the vertices of one do not see each other's moves, so there the best parts of all passes are kept.
+The state is O(n): the parts, and two bits for each net and part (``net_masks``), in files that tasks map.  The vertices
+of a small hypergraph are visited one after the other; vertices of others in rounds of tasks (``move_rounds``). A move
+to a part costs exactly the nets that have no pin there yet.  The gain of leaving a part is known exactly while the net
+has one pin there, and is zero while it has two or more.  After pins have left, "two or more" may have become one, which
+the masks learn only when they are filled again for the next pass; gains are never overestimated.  Early passes
+sometimes accept losses, which frees parts that single moves cannot improve: the larger the loss and the later the pass,
+the less often.  The last passes accept none; one vertex after the other, they make no cut worse.  Rounds can make a cut
+worse, because the vertices of a round do not see each other's moves, so the best parts of all rounds are kept.
 
 If the bits of all parts do not fit in memory, each pass deals the parts into windows in a new random order, and moves
 vertices within one window after the other.
@@ -135,7 +135,7 @@ def refine(
         moved = 0
         # Masks are exact after each filling, and during a pass err only toward more pins than there are.
         for first in refinement.windows(hypergraph.num_nets):
-            run_pieces(fill_phase(hypergraph.nets, part_path, position_path, first, mask_path, num_words), cluster)
+            run_pieces(fill_phase(hypergraph, part_path, position_path, first, mask_path, num_words), cluster)
             work = Pass(hypergraph, part_path, mask_path, first, limit, heats[number], key, scratch / "rounds")
             if in_rounds:
                 moved += move_in_rounds(work, position, load, cluster)
@@ -157,13 +157,13 @@ def refine(
 
 def refine_phases(hypergraph: DiskHypergraph, setting: Setting, refinement: Refinement) -> list[Phase]:
     """The phases of :func:`refine`, with the maximum number of passes."""
-    nowhere, n, passes = Path(), hypergraph.num_vertices, refinement.passes
+    nowhere, passes = Path(), refinement.passes
     num_words, windows = refinement.num_words(hypergraph.num_nets), refinement.windows(hypergraph.num_nets)
-    fill = fill_phase(hypergraph.nets, nowhere, nowhere, 0, nowhere, num_words)
+    fill = fill_phase(hypergraph, nowhere, nowhere, 0, nowhere, num_words)
     loads = load_phase("sum loads", hypergraph, nowhere, setting.parts)
     phases = [loads, replace(fill, repeats=passes * len(windows))]
     if hypergraph.is_for_tasks:
-        offers = [cut_phase(hypergraph, nowhere, setting.parts), copy_phase(nowhere, nowhere, n)]
+        offers = [cut_phase(hypergraph, nowhere, setting.parts), copy_phase(nowhere, nowhere, hypergraph)]
         phases += [replace(phase, repeats=passes + 1) for phase in offers]
         phases += move_phases(hypergraph, setting, num_words, passes * len(windows))
     return phases
@@ -217,17 +217,18 @@ class _BestParts:
         self._is_current = self._best is None or found < self._best
         if self._is_current:
             self._best = found
-            # A new file each time: a task that was taken for dead but still runs cannot change what is kept later.
+            # A new file each time: a task that was taken for dead but still runs cannot change a file that is kept
+            # later.
             path = self._folder / f"best-{uuid.uuid4().hex}.npy"
             create_part_vector(path, self._hypergraph.num_vertices)
-            run_pieces(copy_phase(self._part_path, path, self._hypergraph.num_vertices), cluster)
+            run_pieces(copy_phase(self._part_path, path, self._hypergraph), cluster)
             self._remove()
             self._kept_path = path
 
     def restore(self, cluster: Cluster) -> None:
         """Set the parts, unchanged since the last offer, to the best ones, and remove their file."""
         if self._kept_path is not None and not self._is_current:
-            run_pieces(copy_phase(self._kept_path, self._part_path, self._hypergraph.num_vertices), cluster)
+            run_pieces(copy_phase(self._kept_path, self._part_path, self._hypergraph), cluster)
         self._remove()
 
     def _remove(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.model.adjacency_graph import STEP_ENTRIES, aligned_rows
+from gnnloom.pipeline.partition.model.adjacency_graph import aligned_rows
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices, row_weights
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import (
@@ -29,6 +29,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
     in_order,
     phase_over,
 )
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.pipeline.tasks.sizes import GraphSizes
@@ -52,11 +53,13 @@ class _Lists:
         blocks: matrix and number of the row block of each task.
         transpose: the other matrix, if the lists are for both.
         folder: for all files.
+        read_entries: entries that a task reads at a time.
     """
 
     blocks: tuple[tuple[Path, int], ...]
     transpose: Path | None
     folder: Path
+    read_entries: int
 
     def folder_of(self, number: int) -> Path:
         """For the lists that a task writes."""
@@ -70,6 +73,7 @@ def store_hypergraph(
     cluster: Cluster,
     weights: str = "nonzeros",
     directions: str = "forward",
+    steps: LevelSteps = LEVEL_STEPS,
 ) -> DiskHypergraph:
     """Write the column-net hypergraph of a graph.
 
@@ -83,6 +87,7 @@ def store_hypergraph(
         cluster: runs the tasks; a task has a row block and holds a few of its rows at once.
         weights: weights of the vertices; see :func:`gnnloom.pipeline.partition.model.hypergraph.row_weights`.
         directions: ``forward``, or ``both`` to add the nets of the product with the transpose.
+        steps: sizes of the steps in which tasks work on the hypergraph.
     """
     path, blocks = folder / "weight.npy", _matrix(graph)
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,48 +95,56 @@ def store_hypergraph(
     found = list(results(_weights_phase(blocks, weights, path), cluster))
     total, heaviest = sum(total for total, _ in found), max((heaviest for _, heaviest in found), default=0)
     matrices = [_matrix(each) for each in net_matrices(graph, transpose, directions)]
-    nets = _store("nets", matrices, None, folder / "nets", cluster)
+    nets = _store("nets", matrices, None, folder / "nets", cluster, steps)
     if graph.symmetric:
         # The pins of net j are the nets of vertex j, so one set of files is enough.
         vertices = nets
     else:
         # The nets of one product: vertex i is a pin of net j if row i has a nonzero in column j.
         other = transpose.artifact.path if len(matrices) > 1 else None
-        vertices = _store("vertices", [blocks], other, folder / "vertices", cluster)
-    return DiskHypergraph(nets, vertices, path, None, total, heaviest, cluster.scratch)
+        vertices = _store("vertices", [blocks], other, folder / "vertices", cluster, steps)
+    return DiskHypergraph(nets, vertices, path, None, total, heaviest, cluster.scratch, steps)
 
 
 def store_rows(folder: Path, graph: Graph, cluster: Cluster) -> Incidence:
     """Write the rows of a matrix, each with its own number."""
-    return _store("nets", [_matrix(graph)], None, folder, cluster)
+    return _store("nets", [_matrix(graph)], None, folder, cluster, LEVEL_STEPS)
 
 
 def _matrix(graph: Graph) -> _Matrix:
     return graph.artifact.path, GraphSizes.of(graph)
 
 
-def _store(name: str, matrices: Sequence[_Matrix], transpose: Path | None, folder: Path, cluster: Cluster) -> Incidence:
+def _store(
+    name: str,
+    matrices: Sequence[_Matrix],
+    transpose: Path | None,
+    folder: Path,
+    cluster: Cluster,
+    steps: LevelSteps,
+) -> Incidence:
     """Write the rows of matrices, one matrix after the other, and join the lists of all tasks."""
-    pieces = in_order(results(_lists_phase(name, matrices, transpose, folder), cluster))
+    pieces = in_order(results(_lists_phase(name, matrices, transpose, folder, steps), cluster))
     return join_lists(f"join {name}", pieces, folder, cluster)
 
 
-def finest_level(num_vertices: int, nnz: int, directions: int) -> DiskHypergraph:
+def finest_level(num_vertices: int, nnz: int, directions: int, steps: LevelSteps = LEVEL_STEPS) -> DiskHypergraph:
     """The size of the hypergraph of a graph, if no row has an entry of its own vertex, which is the most."""
-    return DiskHypergraph.stated(num_vertices, directions * num_vertices, directions * (nnz + num_vertices))
+    num_pins = directions * (nnz + num_vertices)
+    return DiskHypergraph.stated(num_vertices, directions * num_vertices, num_pins, steps=steps)
 
 
-def store_phases(graph: GraphSizes, directions: int) -> list[Phase]:
+def store_phases(graph: GraphSizes, directions: int, steps: LevelSteps) -> list[Phase]:
     """The phases of :func:`store_hypergraph`; the row blocks of the transpose are taken to be alike.
 
     Args:
         directions: products whose nets there are, 1 or 2.
     """
     level, blocks = finest_level(graph.num_vertices, graph.nnz, directions), (Path(), graph)
-    writes = [(_lists_phase("nets", [blocks] * directions, None, Path()), level.nets)]
+    writes = [(_lists_phase("nets", [blocks] * directions, None, Path(), steps), level.nets)]
     if not graph.symmetric:
         transpose = Path() if directions > 1 else None
-        writes.append((_lists_phase("vertices", [blocks], transpose, Path()), level.vertices))
+        writes.append((_lists_phase("vertices", [blocks], transpose, Path(), steps), level.vertices))
     phases = [_weights_phase(blocks, "", Path())]
     for write, result in writes:
         name = write.name.replace("store", "join")
@@ -150,7 +163,9 @@ def _weights_phase(matrix: _Matrix, weights: str, path: Path) -> Phase:
     )
 
 
-def _lists_phase(name: str, matrices: Sequence[_Matrix], transpose: Path | None, folder: Path) -> Phase:
+def _lists_phase(
+    name: str, matrices: Sequence[_Matrix], transpose: Path | None, folder: Path, steps: LevelSteps
+) -> Phase:
     """Write the lists of each block of some matrices, or of both directions."""
     blocks = tuple((path, block) for path, matrix in matrices for block in range(matrix.num_blocks))
     shapes = [shape for _, each in matrices for shape in zip(each.block_rows, each.block_nnz, strict=True)]
@@ -164,9 +179,9 @@ def _lists_phase(name: str, matrices: Sequence[_Matrix], transpose: Path | None,
     writes = NUMBER_BYTES * num_rows + item * directions * sum(sizes)
     # What is read at a time, the same with the rows' own numbers, and pointers; then the lists of both directions.
     rows = directions * min(RANGE_ROWS, max(rows for rows, _ in shapes))
-    pins = min(directions * max(sizes), STEP_ENTRIES + rows)
+    pins = min(directions * max(sizes), steps.read_entries + rows)
     held = 2 * label * pins + 5 * NUMBER_BYTES * (rows + directions) + (directions - 1) * 3 * item * pins
-    work = _Lists(blocks, transpose, folder)
+    work = _Lists(blocks, transpose, folder, steps.read_entries)
     return phase_over(consecutive(sizes), f"store {name}", _store_lists, work, reads=reads, writes=writes, buffers=held)
 
 
@@ -180,7 +195,7 @@ def _store_lists(task: RangeTask[_Lists]) -> tuple[int, Incidence]:
     matrices = [Graph(Artifact(each)) for each in (path, work.transpose) if each]
     n, own = matrices[0].num_vertices, range(*matrices[0].block_rows[number : number + 2])
     with IncidenceWriter(work.folder_of(task.number), index_dtype(len(matrices) * n)) as writer:
-        for first, found in aligned_rows(matrices, own):
+        for first, found in aligned_rows(matrices, own, work.read_entries):
             lists = [_with_owner(first, rows.indptr, rows.indices) for rows in found]
             writer.append(*(lists[0] if len(lists) == 1 else _interleaved(lists[0], lists[1], n)))
         return task.number, writer.close()

@@ -1,7 +1,7 @@
 """Transpose an incidence on disk: from the pins of nets to the nets of vertices, by an external sort in tasks.
 
 In a first phase, tasks scatter keys (column, row) into buckets of consecutive columns.  In a second phase, each task
-sorts a bucket and writes its rows where they belong.  ``TransposeSizes`` says how many tasks there are.  The keys are
+sorts a bucket and writes its rows where they belong.  ``TransposeSizes`` has the number of tasks.  The keys are
 in lanes, so that a task opens few files to read a bucket, however many tasks scattered keys.
 """
 
@@ -22,6 +22,7 @@ from gnnloom.pipeline.external_sort.raw_files import write_at
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence, IncidenceBlock, create_incidence
 from gnnloom.pipeline.partition.multilevel.pieces import NUMBER_BYTES, RangeTask, phase_over, run_pieces
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.run_list import LaneRuns
 from gnnloom.pipeline.shuffle.runs import Index
@@ -37,16 +38,11 @@ from gnnloom.storage.system_errors import naming
 #: Bytes for each key of a task: the key and a spare in the sorter, its column, its row, and the row as it is stored;
 #: keys of columns are counted and summed as well, and NumPy copies some arrays.
 _KEY_BYTES = 80
-#: Maximum number of keys of a task, 32 MiB, so that graphs of millions of edges keep several workers busy.
-_TASK_KEYS = 1 << 22
-#: Tasks get larger rather than more numerous than this, or than one for each worker if that is more, as far as memory
-#: allows: every bucket is read from the lanes of all tasks.
-_MANY_TASKS = 64
 
 
 @dataclass(frozen=True)
 class TransposeSizes:
-    """Numbers of tasks, and of what each holds.
+    """Numbers of tasks, and of the keys that each holds.
 
     Attributes:
         capacity: keys in the memory of a task.
@@ -65,16 +61,25 @@ class TransposeSizes:
     scratch: Scratch = BESIDE
 
     @classmethod
-    def of(cls, num_ids: int, num_columns: int, memory: int, workers: int, scratch: Scratch = BESIDE) -> TransposeSizes:
+    def of(
+        cls,
+        num_ids: int,
+        num_columns: int,
+        memory: int,
+        workers: int,
+        scratch: Scratch = BESIDE,
+        steps: LevelSteps = LEVEL_STEPS,
+    ) -> TransposeSizes:
         """The sizes for ``num_ids`` ids.
 
         Args:
             num_columns: all ids are below it.
             memory: bytes for the buffers of a task.
         """
-        # Tasks that sort hold the checksums of all lanes; an eighth is left for what else is held of every lane.
+        # Tasks that sort hold the checksums of all lanes; an eighth remains for their other data about each lane.
         buffers = max(memory // 4, memory * 7 // 8 - table_bytes(NUMBER_BYTES * num_ids))
-        capacity = max(1, min(buffers // _KEY_BYTES, max(_TASK_KEYS, -(-num_ids // max(_MANY_TASKS, workers)))))
+        keys = max(steps.task_keys, -(-num_ids // max(steps.many_tasks, workers)))
+        capacity = max(1, min(buffers // _KEY_BYTES, keys))
         runs = max(1, -(-num_ids // capacity))
         ranges = min(runs, max(scratch.files, memory // 16 // (2 * BLOCK_BYTES)))
         width = max(1, -(-num_columns // min(runs, 1 << BUCKET_BITS)))
@@ -108,7 +113,12 @@ class _Transpose:
 
 
 def transpose_incidence(
-    incidence: Incidence, num_columns: int, folder: Path, memory: int, cluster: Cluster
+    incidence: Incidence,
+    num_columns: int,
+    folder: Path,
+    memory: int,
+    cluster: Cluster,
+    steps: LevelSteps = LEVEL_STEPS,
 ) -> Incidence:
     """Write the rows of every column, ascending.
 
@@ -117,6 +127,7 @@ def transpose_incidence(
         num_columns: all ids of ``incidence`` are below it.
         folder: for the new lists, and for files that are deleted at the end.
         memory: bytes for the buffers of a task.
+        steps: sizes of the tasks.
 
     Returns:
         Lists of int32 or int64 rows, one for each of the ``num_columns`` columns.
@@ -128,7 +139,7 @@ def transpose_incidence(
         incidence,
         Incidence(folder, num_columns, incidence.num_ids, index_dtype(incidence.num_rows).name),
         folder / "sort",
-        TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers, cluster.scratch),
+        TransposeSizes.of(incidence.num_ids, num_columns, memory, cluster.workers, cluster.scratch, steps),
     )
     if work.row_bits + num_columns.bit_length() > 63:
         raise BudgetError(
@@ -148,10 +159,10 @@ def transpose_incidence(
 
 
 def transpose_phases(
-    incidence: Incidence, result: Incidence, memory: int, workers: int, scratch: Scratch = BESIDE
+    incidence: Incidence, result: Incidence, memory: int, workers: int, scratch: Scratch, steps: LevelSteps
 ) -> list[Phase]:
     """The phases of :func:`transpose_incidence`, as if the ids were spread evenly over the columns."""
-    sizes = TransposeSizes.of(incidence.num_ids, result.num_rows, memory, workers, scratch)
+    sizes = TransposeSizes.of(incidence.num_ids, result.num_rows, memory, workers, scratch, steps)
     work = _Transpose.of(incidence, result, Path(), sizes)
     return [_scatter_phase(work), _sort_phase(work)]
 

@@ -48,8 +48,8 @@ def partition_as_chosen(problem: PartitionProblem, part: NDArray[np.int32]) -> d
         part: (num_vertices,) int32, mapped from the file ``problem.part_path``.
 
     Returns:
-        ``quality``: the level; ``chosen``: the way whose parts were kept; ``reason``: what about the graph decided;
-        ``tried``: rows sent by each way, or rows and sums of a cover, if there were several.
+        ``quality``: the level; ``chosen``: the way whose parts were kept; ``reason``: the property of the graph that
+        decided; ``tried``: rows sent by each way, or rows and sums of a cover, if there were several.
 
     Raises:
         BudgetError: a way needs more memory than there is.

@@ -14,7 +14,7 @@ from gnnloom.pipeline.partition.native.program import NATIVE_LIMIT
 from gnnloom.storage.errors import BudgetError, InputError, PartitionerError
 from gnnloom.storage.machine_memory import available_memory, memory_text
 
-#: What to do if a program does not fit.
+#: Advice if a program does not fit.
 OTHER_METHODS = "use method multilevel, random or block, or more memory"
 
 

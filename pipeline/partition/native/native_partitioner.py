@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from gnnloom.pipeline.partition.settings import PartitionSettings
+
 
 def native_partitioner(
     program: NativeProgram, *, order: int, help_line: str, models: tuple[str, ...], is_baseline: bool = False
@@ -40,6 +42,13 @@ def native_partitioner(
 
         return native_cost(program, workload, preset)
 
+    def check(options: PartitionSettings, num_vertices: int, num_entries: int, *, is_symmetric: bool) -> None:
+        from gnnloom.pipeline.partition.native.run import check_program_memory  # noqa: PLC0415
+
+        # Of two directions, both have the entries; of the graph model, every edge is there at both of its ends.
+        both = not is_symmetric and (options.model == "graph" or options.directions == "both")
+        check_program_memory(program, num_entries * (2 if both else 1), num_vertices, options)
+
     return Partitioner(
         program.name,
         order,
@@ -53,4 +62,5 @@ def native_partitioner(
         child_module=program.module,
         weighs_directions=models != ("graph",),
         is_baseline=is_baseline,
+        check=check,
     )

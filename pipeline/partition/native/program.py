@@ -1,4 +1,4 @@
-"""A native program that partitions, and what the parent process asks of the child."""
+"""A native program that partitions, and the request of the parent process to the child."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NativeProgram:
             :mod:`gnnloom.pipeline.partition.native.program` and returns the (num_vertices,) parts.
         presets: its settings, the default first.
         bytes_per_pin: peak memory for each pin (or entry of a graph), measured.
-        model: what it partitions where a level of ``--quality`` chooses it.
+        model: the model that it partitions if a level of ``--quality`` chooses it.
         takes_arrays: whether it reads a graph as arrays rather than as METIS' text.
         limit: the highest number of vertices, pins or weights that it counts to.
     """

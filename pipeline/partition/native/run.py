@@ -1,4 +1,4 @@
-"""Runs a native partitioner: hypergraph or graph in, part vector out, whatever the native code does.
+"""Runs a native partitioner: hypergraph or graph in, part vector or error out, even if the native code crashes.
 
 Native partitioners hold the interpreter's lock, exit, crash, hang, and count with 32 bits.  So they run in a child
 process with a time limit, on checked inputs, and their result is checked as well.
@@ -37,7 +37,7 @@ from gnnloom.pipeline.partition.native.guard import (
 from gnnloom.pipeline.partition.native.problem_files import write_hmetis, write_metis
 from gnnloom.pipeline.partition.native.program import GIVEN, GRAPH, HYPERGRAPH, RESULT, NativeProgram, PartitionRequest
 from gnnloom.pipeline.partition.partitioner import PartitionProblem
-from gnnloom.pipeline.partition.settings import check_parts
+from gnnloom.pipeline.partition.settings import PartitionSettings, check_parts
 from gnnloom.storage.disk.numpy_files import load_array
 from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import PartitionerError
@@ -90,7 +90,7 @@ def native_partition(
         return np.arange(problem.num_vertices, dtype=np.int32)
     if not problem.size:
         return spread(weight, parts)
-    # What is trivial was answered above: native programs see at least two parts, and fewer parts than vertices.
+    # Trivial cases were answered above: native programs get at least two parts, and fewer parts than vertices.
     part = _in_child(problem, program, request, scratch, time_limit, given)
     # In this order, because the repair never takes the last vertex of a part.  Both use the original weights; the
     # program may have seen scaled ones.
@@ -269,8 +269,17 @@ class NativeProblem(PartitionProblem):
 
     def check_memory(self, size: int) -> None:
         """Raise BudgetError if the program would not fit in memory with ``size`` pins or entries."""
-        options, n = self.options, self.graph.num_vertices
-        # Only native programs offer the stochastic model.
-        way_out = _OTHER_MODEL if options.model == "stochastic" else OTHER_METHODS
-        what = f"method {self.program.name}: {counted(size, 'pin')} into {counted(options.parts, 'part')}"
-        check_memory(what, self.program.memory(options.preset, size, n, options.parts), options.memory_limit, way_out)
+        check_program_memory(self.program, size, self.graph.num_vertices, self.options)
+
+
+def check_program_memory(program: NativeProgram, size: int, num_vertices: int, options: PartitionSettings) -> None:
+    """Raise BudgetError if a program would not fit in memory.
+
+    Args:
+        size: pins or entries of the problem.
+    """
+    # Only native programs offer the stochastic model.
+    way_out = _OTHER_MODEL if options.model == "stochastic" else OTHER_METHODS
+    what = f"method {program.name}: {counted(size, 'pin')} into {counted(options.parts, 'part')}"
+    needed = program.memory(options.preset, size, num_vertices, options.parts)
+    check_memory(what, needed, options.memory_limit, way_out)

@@ -1,4 +1,4 @@
-"""Parts for uniform batches of vertices, improved by what they are expected to send: exact gains, annealed.
+"""Parts for uniform batches of vertices, improved by their expected volume: exact gains, annealed.
 
 Moving a vertex changes the number of pins in two parts for each of its nets.  Its *affinity* to a part is the sum,
 over its nets, of f(c) (see ``uniform_batches``) for the nets that it does not own, or 1 if their owner lies in that

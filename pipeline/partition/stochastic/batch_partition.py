@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.partition.model.hypergraph import net_matrices
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.run import NativeProblem, child_command, last_line, run_program
-from gnnloom.pipeline.partition.partitioner import Preset
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, Preset
 from gnnloom.pipeline.partition.settings import PartitionSettings
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer
 from gnnloom.pipeline.partition.stochastic.batch_volume import fresh_volumes, num_fresh, volume_phases
@@ -63,9 +63,9 @@ def partition_for_batches(problem: NativeProblem, part: NDArray[np.int32]) -> di
         part: (num_vertices,) int32.
 
     Returns:
-        ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with
-        the parts of the full-batch hypergraph; ``batch_gain``: by what share the first is smaller; ``batch_model``:
-        which one was kept, the full-batch one if they are equal.
+        ``batch_volume``: rows sent per batch and product, on average, with these parts; ``batch_volume_full``: with the
+        parts of the full-batch hypergraph; ``batch_gain``: share by which the first is smaller; ``batch_model``: the
+        parts that were kept, the full-batch ones if both are equal.
 
         For uniform batches also ``batch_volume_expected`` and ``batch_volume_full_expected``: the volume of the
         stochastic and of the full-batch parts by the closed form; and ``annealing_stopped_by``: ``passes`` or
@@ -146,7 +146,7 @@ class FitRequest:
         """The problem to partition, which no task works on."""
         graphs = Graph(Artifact(self.graph)), Graph(Artifact(self.transpose))
         part_path, cluster = scratch / "part.npy", InProcessCluster()
-        return NativeProblem(*graphs, self.options, scratch, part_path, cluster, self.writer, self.program)
+        return NativeProblem(*graphs, self.options, scratch, part_path, cluster, self.writer, LEVEL_STEPS, self.program)
 
     def write(self, folder: Path) -> None:
         """Leave the request in a folder."""

@@ -100,7 +100,7 @@ def batch_volumes(
     Returns:
         (2 * count, num_part_vectors) int64 rows, over all matrices.
     """
-    # Parts that were lost and found again need not be the same, as annealing stops after some time.
+    # Parts that were lost and computed again may differ, as annealing stops after some time.
     tag = "-".join(f"{vector_checksum(path):08x}" for path in part_paths)
     run(volume_phases(problem, tuple(part_paths), parts, count, tag), cluster, problem.writer)
     total = np.zeros((2 * count, len(part_paths)), dtype=np.int64)

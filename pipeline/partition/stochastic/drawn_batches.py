@@ -170,7 +170,7 @@ def _draw_enough(problem: DrawnProblem, cluster: Cluster, deadline: float) -> di
 def _restrict(group: BatchGroup, cluster: Cluster) -> np.ndarray[tuple[int, int, int], Any]:
     """Restrict the nets to the batches of a group; returns (num_batches, NUM_FIGURES, num_pieces) figures."""
     writer = group.problem.writer
-    # What the group before left, which has been looked at, is needed for the merge as well.
+    # The merge also needs the files of the previous group, whose figures are known by now.
     run(group.phases(), cluster, writer, [*group.files, *(group.before.files if group.before else ())])
     names = [group.shuffles.task_name(piece.number) for piece in group.problem.pieces]
     recorded = writer.recorded_of(names)
@@ -178,7 +178,7 @@ def _restrict(group: BatchGroup, cluster: Cluster) -> np.ndarray[tuple[int, int,
 
 
 def _stopping_rule(covered: float, times_pins: float, count: int, *, is_late: bool) -> str:
-    """Return what ends the drawing, one of ``MergedBatches.stopped_by``; empty to draw more.
+    """Return the reason to stop drawing, one of ``MergedBatches.stopped_by``; empty to draw more.
 
     Args:
         times_pins: pins drawn so far over the pins of the full hypergraph.

@@ -1,6 +1,6 @@
 """Fits parts to batches: ``python -m gnnloom.pipeline.partition.stochastic.fit FOLDER PARENT``.
 
-A process of its own holds what does not work in pieces: the whole hypergraph, for a native program and for annealing.
+A process of its own holds the whole hypergraph, for a native program and for annealing, which do not work in pieces.
 FOLDER has the request.  PARENT is the number of the process that waits for the result; when it ends, this process ends
 as well.  Parts that are found are kept in sealed files, so that a run that was interrupted begins with the next, and
 finds damaged ones again.

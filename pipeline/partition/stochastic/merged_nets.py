@@ -214,7 +214,7 @@ class MergePlan:
         nets, pieces = self.nets, len(self.pieces)
         num_nets = self._num_nets
         buckets = num_buckets(num_nets, pieces, nets.writer.scratch)
-        # Named by the batches: a run that was killed may have counted fewer, if time stopped it.
+        # Named by the batches: a killed run that reached its time limit may have counted fewer.
         index = Shuffle(f"net-index/{nets.count}", buckets, INDEX_COLUMNS, buckets)
         kept = Shuffle(f"net-kept/{nets.count}", pieces, KEPT_COLUMNS, pieces)
         return (

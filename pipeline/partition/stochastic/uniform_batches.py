@@ -1,4 +1,4 @@
-"""Uniform batches: the rows that they are expected to send, and a hypergraph that stands for them without sampling.
+"""Uniform batches: the expected number of rows that they send, and a hypergraph that models them without sampling.
 
 A net sends its owner's row to part p, which holds c of its other pins, with probability f(c) = 1 - (1-q)^c whenever
 the owner is drawn, which happens with probability q. The hypergraph has the full nets, and a 2-pin net for each of

@@ -1,4 +1,4 @@
-"""Orders of the vertices, and the one that a partition induces: by part, and within a part by id."""
+"""Orders of the vertices, and the order of a partition: by part, and within a part by id."""
 
 from __future__ import annotations
 

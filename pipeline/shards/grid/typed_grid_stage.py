@@ -106,7 +106,7 @@ def typed_grid_shards_key(options: GridOptions, inputs: Mapping[str, str]) -> st
     """Key of the artifact that :func:`shard_typed_grid` makes or finds.
 
     Args:
-        inputs: what :func:`typed_grid_inputs` gives.
+        inputs: result of :func:`typed_grid_inputs`.
     """
     return artifact_key("shards", options.parameters(), inputs, TYPED_VERSION)
 

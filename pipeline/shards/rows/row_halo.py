@@ -1,8 +1,9 @@
-"""The halo of a rank, and what it sends to others.
+"""The halo of a rank, and the rows that it sends to other ranks.
 
 The halo has the vertices of other ranks that its rows refer to, numbered by owner and then by id: by slot. A rank of
-several ranges has a task for each that lists the columns of others in its rows, and then one that joins these lists.
-The last pass of the row shards looks up what a rank must send in the halos of the ranks that need it.
+several ranges has a task for each range, which lists the columns of other ranks in its rows, and then one task that
+joins these lists. The last pass of the row shards looks up what a rank must send in the halos of the ranks that need
+it.
 """
 
 from __future__ import annotations
@@ -261,7 +262,7 @@ def write_halo(task: RoutedRank, product: RoutedProduct, piece: HaloPiece, outpu
 def halo_shuffle(kind: str, num_parts: int) -> Shuffle:
     """The shuffle of halos, from the ranks that need rows to the ranks that send them.
 
-    A row has what one rank sends to another; its position is the sender.
+    A row has the vertices that one rank sends to another; its position is the sender.
 
     Args:
         kind: of the product.

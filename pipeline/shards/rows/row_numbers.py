@@ -4,8 +4,8 @@ A *slot* counts the vertices of all parts, one part after the other. From the sl
 local number, so that a task that renumbers columns looks up one number for each, whatever the size of its rank. The
 vertices of a rank are cut into ranges of about equal size in the order of their local numbers; a task holds one range.
 
-By degree, rows that are read most often lie together, and so fit into a cache. Hubs come first; equal degrees keep the
-order of their ids, which keeps any locality that the ids have.
+By degree, the rows that are read most often are stored together, and so fit into a cache. Hubs come first; equal
+degrees keep the order of their ids, which keeps any locality that the ids have.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RangeSizes:
     Attributes:
         num_ranges: for each rank; at least 1.
         sizes: for each rank, what its ranges share about equally.
-        vertex_size, nonzero_size: what a vertex counts for, and each nonzero of its row.
+        vertex_size, nonzero_size: sizes of a vertex, and of each nonzero of its row.
     """
 
     num_ranges: tuple[int, ...]

@@ -237,7 +237,7 @@ class _RowPlan:
         tasks: list[FindHaloTask] = []
         steps = self.places.steps
         for rank in self.shuffles.large_ranks:
-            # What the ranges of a rank have in common is found once: large graphs have hundreds of ranges per rank.
+            # Data that the ranges of a rank share are computed once: large graphs have hundreds of ranges per rank.
             own, nonzeros, entry = self._of_range(rank)
             found = len(self.shuffles.graphs) * self.shuffles.found(rank) * (8 + self._numbers.dtype.itemsize)
             reads = len(self.shuffles.graphs) * routed_bytes(self.source.routed_rows(own, nonzeros), nonzeros, entry)

@@ -81,7 +81,7 @@ class WriteRangeTask(RoutedRank):
 
 @dataclass(frozen=True)
 class JoinRangesTask(RoutedRank):
-    """Writes what the ranges of a rank share.
+    """Writes the chunks that the ranges of a rank share.
 
     Attributes:
         edges: shuffle of the rows that these have left.

@@ -39,7 +39,7 @@ ALONE_HALO_BYTES: Final = 64 * MIB
 _VERTEX_BYTES: Final = 64
 #: Rows of a chunk of ids of vertices without data.
 _ROWS_WITHOUT_DATA: Final = CHUNK_BYTES // 8
-#: Copies of a halo vertex while it is found, as large as its id: ids, slots, and what sorting them needs.
+#: Copies of a halo vertex while it is found, as large as its id: ids, slots, and buffers to sort them.
 FOUND_COPIES: Final = 7
 
 

@@ -113,6 +113,6 @@ def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: 
 
 
 def _parameters(parts: int, method: str, reorder: str) -> dict[str, Any]:
-    # Keys name an order only where there is one.
+    # Keys name an order only if the rows have one.
     ordered = {} if reorder == "none" else {"reorder": reorder}
     return {"layout": "row", "parts": parts, "method": method, **ordered}

@@ -1,4 +1,4 @@
-"""Zip archives from elsewhere: opened without trusting what they claim, and the checksums of their members."""
+"""Zip archives from elsewhere, opened without trusting their claims, and the checksums of their members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnloom.storage.errors import GnnloomError, InputError
 _SHOWN_NAMES = 20
 #: Maximum size in bytes of the directory of a zip archive, from which Python makes an object for every member.
 _MOST_DIRECTORY_BYTES = 2 << 20
-#: What zipfile raises for a damaged archive, besides OSError for offsets outside of the file.
+#: Errors of zipfile for a damaged archive, besides OSError for offsets outside of the file.
 _ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, RuntimeError, ValueError, OverflowError,
 )  # fmt: skip

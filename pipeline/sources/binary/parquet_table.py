@@ -36,7 +36,11 @@ _PREFIXES = {
 }
 
 
-#: What to do with ids that are numbers with decimals, as pandas makes integers where one is missing.
+#: Rows of text that are decoded at once, and bytes of text from which on rows are not joined to larger blocks.
+_TEXT_ROWS: Final = 1024
+_TEXT_BYTES: Final = 16 << 20
+
+#: Advice for ids with decimals, which pandas makes of integers in columns with missing values.
 _INTEGERS: Final = "; write ids as integers, in pandas with .dropna() and .astype('int64')"
 
 
@@ -97,7 +101,7 @@ class ParquetTable:
                 raise InputError(f"{self.file.location}, column {name}: expected {what}, found {found}{hint}")
 
     def holds(self, name: str, kinds: str) -> bool:
-        """Whether the type of a column is among those that :meth:`check_columns` allows."""
+        """Whether :meth:`check_columns` allows the type of a column."""
         return self.types[self.names.index(name)].startswith(tuple(each for kind in kinds for each in _PREFIXES[kind]))
 
     def holds_text(self, name: str) -> bool:
@@ -138,7 +142,11 @@ class ParquetTable:
         first = self.first_rows[groups[0]] if groups else 0
         with _opened(self.file) as parquet:
             self._check_text(parquet.metadata, columns, groups)
-            batches = parquet.iter_batches(batch_size=rows, row_groups=list(groups), columns=list(columns))
+            # A dictionary of a few bytes may stand for gigabytes of text, which is seen only when it is decoded.
+            has_text = any(name in self.names and self.holds_text(name) for name in columns)
+            step = min(rows, _TEXT_ROWS) if has_text else rows
+            found_batches = parquet.iter_batches(batch_size=step, row_groups=list(groups), columns=list(columns))
+            batches = _joined(found_batches, rows, step) if has_text else found_batches
             while (batch := _next(batches, self.file)) is not None:
                 found = tuple(batch.column(name) for name in columns)
                 if not nulls:
@@ -192,6 +200,33 @@ def _largest_group(metadata: Any, stored: Any) -> int:
     average = stored.seek(0, 2) // max(1, len(groups))
     largest: int = max([average, *(metadata.row_group(group).total_byte_size for group in groups)])
     return largest
+
+
+def _joined(batches: Iterator[Any], rows: int, step: int) -> Iterator[Any]:
+    """Batches of at most ``rows`` rows, from batches of ``step`` rows, with text instead of dictionaries of text."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    held: list[Any] = []
+    count = size = 0
+    for batch in batches:
+        plain = pa.RecordBatch.from_arrays([_decoded(column) for column in batch.columns], names=batch.schema.names)
+        held.append(plain)
+        count, size = count + plain.num_rows, size + plain.nbytes
+        if count + step > rows or size > _TEXT_BYTES:
+            yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+            held, count, size = [], 0, 0
+    if count:
+        yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+
+
+def _decoded(column: Any) -> Any:
+    """The text of a column of a dictionary of text; other columns as they are."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if not (pa.types.is_dictionary(column.type) and not pa.types.is_integer(column.type.value_type)):
+        return column
+    # Offsets of 64 bits hold any text.
+    return column.dictionary.cast(pa.large_binary()).take(column.indices)
 
 
 def _next(batches: Iterator[Any], file: SourceFile) -> Any:

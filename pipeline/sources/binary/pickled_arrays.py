@@ -1,4 +1,4 @@
-"""NumPy arrays in pickles, built from what a restricted reader noted of them."""
+"""NumPy arrays in pickles, built from the records of a restricted reader."""
 
 from __future__ import annotations
 

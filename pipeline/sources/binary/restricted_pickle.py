@@ -1,4 +1,4 @@
-"""Foreign pickles, read without running anything that they name.
+"""Foreign pickles, read without running any function that they name.
 
 A pickle is a program: it names classes and functions and calls them. Here, every allowed name becomes a
 :class:`Record`, which only notes the arguments it was called with; the caller checks these and builds arrays from them.
@@ -24,6 +24,8 @@ MAX_BYTES = 1 << 28
 _FREE_MEMORY, _MEMORY_PER_BYTE = 32 << 20, 2
 #: Greatest number of arguments of a call; torch's and NumPy's functions take up to seven.
 _MOST_ARGUMENTS = 16
+#: Texts of a key: source type, name and target type of a relation.
+_MOST_TEXTS = 3
 #: Most bits of an integer, as in NumPy's types. Python hashes and prints longer ones slowly, or not at all.
 _INTEGER_BITS = 64
 #: Bytes of a place on the stack, and later in a list; and of an entry of a dict, with room to grow.
@@ -75,7 +77,7 @@ _KEYS = {"DICT": slice(None, None, 2), "SETITEM": slice(-2, -1), "SETITEMS": sli
 class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
     """The reader written in Python, restricted to :class:`Record`.
 
-    The reader in C allocates as many memo slots as the pickle asks for, before it checks that they are used.
+    The reader in C allocates any number of memo slots that the pickle asks for, before it checks that they are used.
     """
 
     stack: list[Any]
@@ -122,11 +124,16 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - not the one in C: see below
             raise TypeError(f"a call without a tuple of at most {_MOST_ARGUMENTS} arguments")
 
     def check_keys(self, keys: list[Any]) -> None:
-        """Count the entries of a dict, and refuse keys other than text and integers."""
+        """Count the entries of a dict, and refuse keys other than text, integers and tuples of texts."""
         self.spend(_ENTRY_BYTES * len(keys))
-        # Hashing a deeply nested tuple overflows the interpreter's stack, and tuples can be made to collide.
-        if not all(isinstance(key, str | int) for key in keys):
-            raise TypeError("a dict with keys other than text and integers")
+        # Hashing a deeply nested tuple overflows the interpreter's stack, and tuples of numbers can be made to collide.
+        if not all(isinstance(key, str | int) or _are_texts(key) for key in keys):
+            raise TypeError("a dict with keys other than text, integers and tuples of texts")
+
+
+def _are_texts(key: Any) -> bool:
+    """Whether a key is a tuple of texts, as PyG calls a relation."""
+    return type(key) is tuple and len(key) <= _MOST_TEXTS and all(isinstance(each, str) for each in key)
 
 
 def _operation(name: str) -> tuple[int, Callable[[_Reader], None]]:

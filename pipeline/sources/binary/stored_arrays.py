@@ -41,7 +41,7 @@ MOST_WHOLE = 64
 _MOST_HEADER_BYTES = 1 << 16
 #: Maximum size of one element in bytes: a text, as an id. Blocks hold at least one element.
 _MOST_ELEMENT_BYTES = 1 << 20
-#: What NumPy raises for a damaged header, which it evaluates as a Python literal of at most 10,000 characters.
+#: Errors of NumPy for a damaged header, which it evaluates as a Python literal of at most 10,000 characters.
 _HEADER_ERRORS = (
     ValueError, EOFError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, MemoryError,
     SyntaxError, tokenize.TokenError,

@@ -48,10 +48,10 @@ DOUBTFUL: Final = -1
 #: Spellings of a missing value in SQL, Python, R, pandas and spreadsheets, in lower case.
 MISSING_WORDS: Final = (
     b"null", b"none", b"nan", b"na", b"n/a", b"<na>", b"\\n", b"nat", b"#n/a", b"#na", b"(null)", b"<null>", b"[null]",
-    b"(blank)",
+    b"(blank)", b"undefined", b"#ref!", b"#value!", b"#div/0!", b"#name?", b"#num!", b"#null!",
 )  # fmt: skip
 #: Length of the longest word in :data:`MISSING_WORDS`.
-LONGEST_MISSING: Final = 7
+LONGEST_MISSING: Final = 9
 
 #: Faults of names, in addition to those that :mod:`gnnloom.pipeline.sources.parsers.numerals` lists.
 EMPTY_NAME, LONG_NAME, OPEN_QUOTE, AFTER_FIELD, ESCAPED = range(101, 106)
@@ -90,6 +90,12 @@ def _next_field(text: Any, at: int, separator: int) -> int:
     if separator != SPACE and text[at] == separator:
         at = _skip_blanks(text, at + 1, separator)
     return at
+
+
+@njit(cache=True, nogil=True)
+def _is_separated(text: Any, at: int, after: int, separator: int) -> bool:
+    """Whether a separator is between a field and the next one: blanks alone do not separate fields with commas."""
+    return after > at and (separator == SPACE or has_byte(text, at, after, separator))
 
 
 @njit(cache=True, nogil=True)
@@ -193,8 +199,10 @@ def _parse_pair(
     if wrong:
         return at, source_stop, second, wrong
     after = _next_field(text, at, separator)
-    if after == at or is_end(text, after):
-        return at, source_stop, second, ONE_ID if is_end(text, after) else AFTER_FIELD
+    if is_end(text, after):
+        return at, source_stop, second, ONE_ID
+    if not _is_separated(text, at, after, separator):
+        return at, source_stop, second, AFTER_FIELD
     at, target_stop, wrong = _copy_name(text, after, separator, target, second)
     return at, source_stop, target_stop, wrong
 
@@ -229,7 +237,7 @@ def _parse_rest(
     if is_end(text, after):
         has_more = separator != SPACE and has_byte(text, at, after, separator)
         return weight, ESCAPED if has_more and _has_escape(text, line, at, separator) else 0
-    if after == at:
+    if not _is_separated(text, at, after, separator):
         return weight, AFTER_FIELD
     # Either the separator is part of a name, as MySQL and Spark escape it, or a name ends with a backslash.
     if _has_escape(text, line, at, separator):
@@ -308,7 +316,7 @@ def parse_keyed(
     Args:
         text, separator, line_at: as for :func:`parse_names`.
         missing: whether NaN stands for an empty cell.
-        words, codes: what cells may hold instead of numbers, as for :func:`parse_cell`.
+        words, codes: words that cells may hold instead of numbers, as for :func:`parse_cell`.
         names: (num_bytes,) uint8, filled with the concatenated names.
         offset: (max_rows + 1,) int64; element k + 1 is filled with the end of name k.
         values: (max_rows, num_columns) float64, filled row by row; may contain NaN and infinity.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
 INEXACT, PADDED, ROUNDED, DECIMAL_COMMA, OPEN_COMMENT, MISSING, QUOTED, FRACTION, BLANK_WITHIN = range(12, 21)
 
-#: What a time is expected to be, of text and of other files.
+#: Expected forms of a time, in text and in other files.
 INEXACT_TIME = "expected a time that float64 holds with all its digits; count larger units, or subtract the first time"
 
 REASONS = {
@@ -41,10 +41,7 @@ REASONS = {
         "a comma follows the number; if it precedes decimals, add `--decimal ,`; if it separates thousands, remove it"
     ),
     BLANK_WITHIN: "a blank within a number; if it separates thousands, remove it",
-    OPEN_COMMENT: (
-        "the line begins as comments do, after the first edge; add `--comment '#'` (or %) to skip such lines, or"
-        " `--comment none` to read them"
-    ),
+    OPEN_COMMENT: "the line begins as comments do, after the first edge",
     MISSING: "a vertex id is missing; remove the line, or add `--ids names` if this is the name of a vertex",
     FRACTION: "expected an integer, found a decimal number",
     QUOTED: "a double quote is opened and not closed after a number",
@@ -406,7 +403,7 @@ def parse_cell(text: Any, at: int, words: Any, codes: Any) -> tuple[float, int, 
     """Parse a number or a known word, in any case and perhaps in double quotes; returns as :func:`parse_number`.
 
     Args:
-        words: (num_words,) int64 what :func:`word_numbers` gives.
+        words: (num_words,) int64 result of :func:`word_numbers`.
         codes: (num_words,) float64 the number that each word stands for.
     """
     first = at + (text[at] == QUOTE)

@@ -53,7 +53,7 @@ LITERAL, LINK, TYPE = range(3)
 
 _LESS, _GREATER, _BACKSLASH, _UNDERSCORE, _COLON = ord("<"), ord(">"), ord("\\"), ord("_"), ord(":")
 _AT, _CARET, _LOWER_U, _UPPER_U = ord("@"), ord("^"), ord("u"), ord("U")
-#: What may follow a backslash in a literal, besides the escapes of characters by their number.
+#: Characters that may follow a backslash in a literal, besides the escapes of characters by their number.
 _ESCAPED = np.frombuffer(rb"tbnrf\"'" + b"\\", np.uint8)
 
 

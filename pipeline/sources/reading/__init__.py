@@ -1,4 +1,4 @@
 """Files, and text in them: found, opened, decompressed; lines, numbers, names and columns.
 
-Imports no format. Add here what a second format needs; what only one format needs stays in that format's file.
+Imports no format. Code that two formats need belongs here; code for one format stays in that format's file.
 """

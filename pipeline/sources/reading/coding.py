@@ -1,6 +1,7 @@
-"""Decodes the bytes of a file: compression, UTF-16, carriage returns, or none of these.
+"""Decodes the bytes of a file: compression, UTF-16 and carriage returns.
 
-The first bytes of a local file decide, as its name may say nothing or the wrong thing. For remote files, names decide.
+The first bytes of a local file decide, because its name may be missing an ending or have a wrong one. For remote files,
+names decide.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BUFFER, _PIECE = 1 << 20, 1 << 16
 _FREE_WINDOW, _WINDOW_PER_BYTE = 32 << 20, 4
 #: Memory that decompression of an xz file may take; its highest level takes 65 MiB.
 _XZ_MEMORY: Final = 256 << 20
-#: What macOS puts into archives next to the files.
+#: Names that macOS adds to archives next to the files.
 _BESIDE: Final = re.compile(r"^__MACOSX/|(^|/)\.DS_Store$")
 
 
@@ -127,7 +128,7 @@ def _zip(stored: BinaryIO, location: str, _: int | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _reported(location: str, what: str) -> Iterator[None]:
-    """Inside the block, what a decompressor raises is the error of a damaged file."""
+    """Inside the block, an error of a decompressor becomes the error of a damaged file."""
     try:
         yield
     except (EOFError, lzma.LZMAError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:

@@ -1,6 +1,6 @@
-"""Decides which columns of a text table have the two ends of an edge: by number, by name, or by what their cells show.
+"""Decides which columns of a text table have the two ends of an edge: by number, by name, or by their cells.
 
-Columns that a header calls the ends are read wherever they stand. If neither names nor cells say which columns are the
+Columns that a header names as the ends are read in any position. If neither names nor cells say which columns are the
 ends, the user is asked.
 """
 
@@ -20,10 +20,11 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     declared_names,
     find_ends,
     is_number,
+    marked_ends,
     names_ids,
     numbers_rows,
 )
-from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.pipeline.sources.reading.times import count_seconds, find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
@@ -35,6 +36,9 @@ _SHOWN: Final = 40
 _MOST_UNNAMED: Final = 4
 #: Rows whose first fields may count them.
 _FEWEST_COUNTED: Final = 3
+#: Columns of a table that may be the ends, at most; and the least share of ids that ends have in common.
+_LOOKED_AT_COLUMNS: Final = 16
+_LEAST_SHARE: Final = 0.1
 #: A time of day.
 _CLOCK: Final = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", re.ASCII)
 
@@ -156,9 +160,12 @@ def open_ends(
     if max(ends) >= width or stated.extra_columns:
         return ends, ""
     times = [have_times([row.fields[at] for row in rows]) for at in range(width)]
-    likely = _likely_ends(rows, names, [at for at in range(width) if not times[at]]) or ends
+    times[ends[0]] |= width > 2 and _are_logged(rows, ends)
+    others = [at for at in range(width) if not times[at]]
+    likely = _likely_ends(rows, names, others) or ends
     option = _columns_option(names or [""] * width, likely, numbered=not names)
-    if times[ends[0]] != times[ends[1]]:
+    # Dates may be the vertices, unless other columns have ids.
+    if times[ends[0]] != times[ends[1]] or (times[ends[0]] and likely != ends):
         at = next(end for end in ends if times[end])
         title = f"column {names[at] if names else at + 1}"
         return likely, (
@@ -177,12 +184,54 @@ def open_ends(
             f"{file.location}: the first fields count the lines; add `--columns 2,3` if they number the edges,"
             " `--columns 1,2` if the first two are the ends of edges, and `--columns 1,2,3` if a weight follows"
         )
+    pair = None if stated.valued else _other_pair(rows, names, others[:_LOOKED_AT_COLUMNS], ends)
+    if pair is not None:
+        chosen = [_columns_option(names or [""] * width, each, numbered=not names) for each in (pair, ends)]
+        options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
+        return pair, f"{file.location}: two pairs of columns may be the ends of edges; add {options}"
     return ends, ""
+
+
+def _other_pair(
+    rows: Sequence[Row], names: Sequence[str], columns: Sequence[int], ends: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Columns that are more likely the ends than the given ones; None if there are none.
+
+    Ends are of one kind, and mostly have ids in common. In ``time,i,j``, the time has none with other columns.
+
+    Args:
+        columns: numbers of the columns that may have ids.
+    """
+    cells = {at: {row.fields[at] for row in rows} - {"", "0", "1"} for at in columns}
+    words = {at: not any(map(is_number, found)) for at, found in cells.items()}
+    ids = [at for at, found in cells.items() if found and (words[at] or all(map(is_id, found)))]
+    marked = marked_ends(names)
+    if find_ends(names) or ends in marked:
+        return None
+    if pair := next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None):
+        return pair
+    if not set(ends) <= cells.keys() or (words[ends[0]] and words[ends[1]]) or cells[ends[0]] & cells[ends[1]]:
+        return None
+    shared = {(one, two): cells[one] & cells[two] for one, two in combinations(ids, 2) if words[one] == words[two]}
+    # Weights and numbers of other kinds may share small numbers: of two columns of numbers, one is an end.
+    likely = [
+        (one, two)
+        for (one, two), common in shared.items()
+        if len(common) >= _LEAST_SHARE * len(cells[one] | cells[two])
+        and (words[one] or (len(common) > 1 and {one, two} & set(ends)))
+    ]
+    return max(likely, key=lambda pair: len(shared[pair]), default=None)
 
 
 def have_times(cells: Sequence[str]) -> bool:
     """Whether cells are dates or times of day."""
     return find_times(cells) is not None or all(map(_CLOCK.fullmatch, cells))
+
+
+def _are_logged(rows: Sequence[Row], ends: tuple[int, int]) -> bool:
+    """Whether the first column has seconds since 1970 in the order of a log, and no id of the second column."""
+    first, second = ([row.fields[end] for row in rows] for end in ends)
+    return count_seconds(first) and first == sorted(first) and set(first).isdisjoint(second)
 
 
 def _count_rows(rows: Sequence[Row]) -> bool:

@@ -102,7 +102,7 @@ def chosen_fields(
 
     Args:
         blocks: offset and whole lines of every block.
-        separator: what is between fields; a space stands for runs of blanks.
+        separator: separator of fields; a space stands for runs of blanks.
         fields: numbers of the fields, from 0, in the order in which they are wanted; none for all.
         comments: bytes that begin comments.
         decimal: ``,`` for a third field that has decimal commas, which become points.

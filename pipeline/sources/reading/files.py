@@ -1,4 +1,4 @@
-"""Source files, local or remote, plain or compressed: how to find them, read them and fingerprint them."""
+"""Finds, reads and fingerprints source files, local or remote, plain or compressed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SourceFile:
         location: local path, or URL without user, password and query, as messages and stored facts show it.
         size: number of stored (compressed) bytes; None if the server does not report it.
         fingerprint: changes if the file changes.
-        coding: how the stored bytes stand for the contents, a key of
+        coding: coding of the stored bytes, a key of
             :data:`~gnnloom.pipeline.sources.reading.coding.CODINGS`; empty if they are the contents.
         url: the whole URL, with its secrets; empty for a local file.
     """
@@ -286,7 +286,7 @@ def _unreadable(location: str, error: Exception) -> NotFoundError | InputError:
 
 
 def _server_fault(error: BaseException) -> str:
-    """Why a server did not give a file; empty if it says that the file is not there."""
+    """Reason why a server did not give a file; empty if the file is not there."""
     # fsspec reports every failure as a missing file, with what really happened among its causes.
     found = ""
     cause: BaseException | None = error

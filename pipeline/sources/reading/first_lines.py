@@ -1,6 +1,6 @@
-"""Keeps what the first lines of a text file show, and suggests how to read columns after the two ids of an edge.
+"""Keeps facts from the first lines of a text file, and suggests how to read columns after the two ids of an edge.
 
-The lines are read once, when a source is opened. What they show is small, so a source of thousands of files keeps it.
+The lines are read once, when a source is opened. The facts are small, so a source of thousands of files keeps them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Final
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id
-from gnnloom.pipeline.sources.reading.text_layout import DECIMAL_COMMA, Sample, Stated, is_count, is_number
+from gnnloom.pipeline.sources.reading.text_layout import DECIMAL_COMMA, Sample, Stated, is_number
 from gnnloom.pipeline.sources.reading.text_table import TextTable, find_ids, headings
-from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.pipeline.sources.reading.times import count_seconds, find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.ticks import WHOLE
 from gnnloom.storage.wording import shell_command
 
-#: What columns of weights and of times are often called.
+#: Usual names of columns of weights and of times.
 CALLED: Final = {
     "weights": frozenset({
         "weight", "weights", "w", "value", "rating", "ratings", "score", "amount", "count", "counts", "n", "freq",
@@ -27,16 +27,14 @@ CALLED: Final = {
     }),
     "times": frozenset({"time", "timestamp", "ts", "date", "datetime", "unixtime", "unix_time", "created_at"}),
 }  # fmt: skip
-#: Seconds from 1970 to 1990, and to 2100.
-_YEARS: Final = 631_152_000, 4_102_444_800
-#: How names of kinds of weights end: combined_score.
+#: Endings of the names of kinds of weights: combined_score.
 _KINDS_OF_WEIGHTS: Final = (
     "_weight", "_score", "_count", "_rating", "_similarity", "_strength", "_amount", "_amt",
 )  # fmt: skip
 
 
 def is_called(name: str, kind: str) -> bool:
-    """Whether a column is called as weights or times are, or as a kind of weights is.
+    """Whether a column has a usual name of weights or times, or of a kind of weights.
 
     >>> is_called("Freq", "weights"), is_called("combined_score", "weights"), is_called("in_time", "times")
     (True, True, False)
@@ -53,7 +51,7 @@ class Suggestion:
         flags: flags of the command line, each with its value; none if no column is left over.
         kind: ``weights`` or ``times`` if the flags read a third column as such; empty if they ignore it.
         column: name of the third column, or ``column 3``.
-        unread: why a column that is called as weights are is not read as such; empty if there is none.
+        unread: reason why a column with the name of weights is not read as weights; empty if there is no such column.
     """
 
     flags: tuple[str, ...] = ()
@@ -65,6 +63,8 @@ class Suggestion:
     def hint(self) -> str:
         """Suggestion for the end of an error's message."""
         ignored = "`--extra-columns` to ignore further columns, or `--columns` to name or number the columns to read"
+        if not (self.flags or self.unread):
+            return f"; remove the line if it is not an edge, or add {ignored}"
         if not self.kind:
             return f"{self.unread and f'; {self.unread}'}; add {ignored}"
         return f"; add {' and '.join(map(_shown, self.flags))} to read {self.column} as {self.kind}, {ignored}"
@@ -154,12 +154,12 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
         for number in left:
             is_named = number < len(table.header)
             cells = [row.fields[number] for row in rows if number < len(row.fields)]
-            third = "times" if _count_seconds(cells) else "weights"
+            third = "times" if count_seconds(cells) else "weights"
             is_meant = is_called(names[number], kind) if is_named else (kind, number) == (third, 2)
             has_commas = table.separator != b"," and any(map(DECIMAL_COMMA.fullmatch, cells))
             values = [cell.replace(",", ".") if has_commas else cell for cell in cells]
             are_numbers = all(map(is_number, values))
-            # Fractions in the only other column weigh edges, whatever they are called.
+            # Fractions in the only other column are weights of edges, whatever its name is.
             is_meant |= kind == "weights" and len(left) == 1 and are_numbers and any(float(each) % 1 for each in values)
             if is_meant and is_named and not are_numbers and kind == "weights" and not unread:
                 unread = _unread(names[number], cells, table)
@@ -169,18 +169,6 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
     if table.question:
         return Suggestion(_flags("", table.ends, names, is_named=bool(table.header)))
     return Suggestion(("--extra-columns",), unread=unread)
-
-
-def _count_seconds(cells: Sequence[str]) -> bool:
-    """Whether cells are whole seconds or milliseconds since 1970, in the years from 1990 to 2100.
-
-    >>> _count_seconds(["1217567877", "1217573801"]), _count_seconds(["12", "1217573801"])
-    (True, False)
-    """
-    numbers = [int(cell) for cell in cells if is_count(cell)]
-    return len(numbers) == len(cells) > 0 and any(
-        all(unit * _YEARS[0] <= number < unit * _YEARS[1] for number in numbers) for unit in (1, 1000)
-    )
 
 
 def _unread(name: str, cells: Sequence[str], table: TextTable) -> str:

@@ -1,4 +1,4 @@
-"""Refuses files and folders in formats that gnnloom does not read, and names what converts them.
+"""Refuses files and folders in formats that gnnloom does not read, and names a converter.
 
 Their lines could be read as edges, or fail with a message about separators.
 """
@@ -28,7 +28,7 @@ class Foreign:
 
     Attributes:
         what: the format.
-        remedy: what converts a file; ``{}`` stands for its name.
+        remedy: how to convert a file; ``{}`` stands for its name.
         begins: pattern of the first bytes, after blanks and a byte order mark; None if names decide.
         suffixes: endings of names that decide.
     """
@@ -62,6 +62,11 @@ _FOREIGN: Final[Sequence[Foreign]] = (
         rb"<\?xml|<!(--|doctype)|(<[\w:.-]+>\s*)?<[\w:.-]+\s+[\w:.-]+\s*=\s*[\"']",
     ),
     Foreign("GML", _NETWORKX.format("read_gml({!r})"), rb"((#|Creator|Version|comment)[^\n]*\n\s*)*graph\s*\["),
+    Foreign(
+        "the format of Network Workbench",
+        "write the lines below *DirectedEdges or *UndirectedEdges as a table of edges",
+        rb"((#|//)[^\n]*\n\s*)*\*nodes\b",
+    ),
     Foreign("Pajek", _NETWORKX.format("read_pajek({!r})"), rb"((%|/\*)[^\n]*\n\s*)*\*(vertices|network|arcs|edges)\b"),
     Foreign("JSON lines", _FRAME.format("read_json({!r}, lines=True)"), rb'\{\s*"[^\n]*\}\s*\n\s*\{'),
     Foreign(
@@ -105,7 +110,7 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     ),
     Foreign(
         "a compressed file within another",
-        "decompress it once, and name what comes out",
+        "decompress it once, and name the result",
         rb"\x1f\x8b\x08|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd",
     ),
     Foreign(
@@ -132,7 +137,7 @@ _FOREIGN: Final[Sequence[Foreign]] = (
     Foreign("labels of vertices", "`gnnloom features NAME --label {}:2 --by-id` stores them", None, (".node_labels",)),
     Foreign(
         "a file in another compression",
-        "decompress it, for example with uncompress, xz, lz4, lzop, lzip or snzip, and name what comes out",
+        "decompress it, for example with uncompress, xz, lz4, lzop, lzip or snzip, and name the result",
         rb"\x1f[\x9d\xa0]|\x04\x22\x4d\x18|\x89LZO\0|LZIP[\0\1]|\xff\x06\0\0sNaPpY|\x5d\0\0[\0\x80]",
         (".lzma", ".lz4", ".lzo", ".snappy"),
     ),
@@ -198,7 +203,7 @@ def refuse_foreign(file: SourceFile, begin: bytes) -> None:
         begin: its first bytes.
 
     Raises:
-        InputError: the file is of such a format, which the message names, with what converts it.
+        InputError: the file is of such a format; the message names the format and a converter.
     """
     name = file.path.name.lower()
     is_tar = begin[_TAR] == b"ustar"

@@ -1,4 +1,4 @@
-"""Estimates the number of lines in text files from samples, without reading all of them.
+"""Estimates the number of lines in text files from samples, without reading every file.
 
 A plain file is sampled at places that are spread evenly over it. A compressed file can only be read from its start, so
 its beginning is decompressed for a limited time; the length of its contents comes from the end of a gzip file, or else
@@ -23,7 +23,7 @@ STREAMS, STREAM_SECONDS = 8, 1.0
 _STEP = 1 << 20
 #: The smallest error of an estimate, as a share.
 _LEAST_ERROR = 0.02
-#: The same of what was not read of a stream.
+#: The same for the unread part of a stream.
 _STREAM_ERROR = 0.08
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ _PADDED: Final = re.compile(r"0\d+(\.0*)?", re.ASCII)
 _SINGLE_QUOTES: Final = re.compile(r"'[^']*'")
 #: A formula with a text, which keeps Excel from reading the text as a number.
 _FORMULA: Final = re.compile(r'="[^"]*"')
-#: How programs show numbers and ids, and what to do about such ids.
+#: Forms in which programs show numbers and ids, and advice about such ids.
 _SHOWN: Final = {
     re.compile(r"\d(\.\d+)?[eE]\+?\d+", re.ASCII): (
         "a number in scientific notation, whose last digits may be lost; write all digits of ids"
@@ -34,16 +35,20 @@ _SHOWN: Final = {
     re.compile(r"\d+(\s*[\s,;|]\s*\d+)+", re.ASCII): (
         "several numbers in one field; write a line for each edge, with one separator"
     ),
+    re.compile(r"(?=.*[^\x00-\x7f])\d+"): "digits of another script; write the digits 0 to 9",
     re.compile(r"[-+]?\d+\.\d+", re.ASCII): "a number with decimals; choose the columns of ids with `--columns`",
     _SINGLE_QUOTES: "an id in single quotes; write double quotes or none",
     _FORMULA: "a formula of Excel; write the text between its quotes",
 }
+#: Quotes around a name that CSV does not know, and a name of hexadecimal digits, whose case has no meaning.
+_QUOTES: Final = "'\"`\u2018\u2019\u201c\u201d\u00ab\u00bb"
+_HEXADECIMAL: Final = re.compile(r"(0[xX])?[0-9a-fA-F-]{16,}", re.ASCII)
 _MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.
 FIRST_ROWS: Final = 4096
 #: Bytes of the longest number: 19 digits, zeros after the point and quotes.
 _LONGEST: Final = 64
-#: Creates the error for a row of a block, from its number in the block and what is wrong.
+#: Creates the error for a row of a block, from its number in the block and the fault.
 RowError = Callable[[int, str], InputError]
 
 
@@ -96,8 +101,41 @@ def judge_ids(cells: Sequence[str]) -> IdKind:
     return IdKind(True, others[0], cells[others[0]]) if others else IdKind(are_names=False)
 
 
+def find_two_forms(cells: Iterable[str]) -> tuple[int, str]:
+    """Position of a name that is another one in a different spelling, and its fault; -1 and nothing if there is none.
+
+    >>> find_two_forms(["ann", "bo", "'ann'"])[0], find_two_forms(["a", "A"])
+    (2, (-1, ''))
+    """
+    known: dict[str, str] = {}
+    for at, cell in enumerate(cells):
+        form = unicodedata.normalize("NFC", cell.strip(_QUOTES))
+        form = form.lower() if _HEXADECIMAL.fullmatch(form) else form
+        other = known.setdefault(form, cell)
+        if other != cell:
+            what = "quotes" if other.strip(_QUOTES) != other or cell.strip(_QUOTES) != cell else "the case of digits"
+            what = what if form.isascii() or what == "quotes" else "the Unicode form (NFC, NFD)"
+            return at, (
+                f"{other!a} and {cell!a} differ only in {what}, and would be two vertices; write one form, or add"
+                " `--ids names` if they are two"
+            )
+    return -1, ""
+
+
+def check_forms(columns: Sequence[Names], error: RowError) -> None:
+    """Check that the first names of several columns have one spelling each.
+
+    Raises:
+        InputError: two names are such as :func:`find_two_forms` finds.
+    """
+    rows = [row for names in columns for row in range(len(names))]
+    at, fault = find_two_forms(name.decode("utf-8", "replace") for names in columns for name in names)
+    if fault:
+        raise error(rows[at], fault)
+
+
 def id_fault(cell: str) -> str:
-    """Description of why a cell is not an id; empty if nothing is known about it but that it is not a number.
+    """Reason why a cell is not an id; empty if the only known reason is that it is not a number.
 
     >>> id_fault("'7'").partition(";")[0], id_fault("ann")
     ('expected a vertex id, found an id in single quotes', '')

@@ -1,4 +1,4 @@
-"""Refuses rows that are not a list of edges though they could be read as one, and names what to do instead.
+"""Refuses rows that could be read as edges but are not, and names a remedy.
 
 Matrices, lines of neighbors, triples, features, records and tables drawn for people are recognized by the first rows of
 a file. :mod:`gnnloom.pipeline.sources.reading.foreign` recognizes formats by the first bytes.
@@ -15,26 +15,32 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.line_estimate import estimate_lines
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_count, is_number
+from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_count, is_number, names_ends
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
 
-#: Fields of a line of edges, at most; and what may be between them.
+#: Most fields of a line of edges; and possible separators.
 _MOST_FIELDS: Final = 1 << 14
 _SEPARATORS: Final = (b",", b"\t", b";", b"|", b" ")
 #: Fields of a triple.
 _TRIPLE: Final = 3
 #: Rows at the beginning of a file that show whether it is something else than a list of edges.
 _LOOKED_AT: Final = 1000
-#: What may be between two ids, a longer one first.
-_ARROWS: Final = ("-->", "->", "=>", "<-", "--", "~", "^", "&", "=", "*", "+", "/")
+#: Possible separators of two ids, the longer ones first.
+_ARROWS: Final = ("-->", "->", "=>", "<-", "--", "-", "~", "^", "&", "=", "*", "+", "/")
 #: Beginning of an entry of a matrix, as MATLAB and R print it: (1,2) and [1,].
 _PRINTED: Final = re.compile(r"\(\d+,\s*\d+\)\s|\[\d+,\]\s")
 #: The attributes of an edge or a vertex that Python wrote.
 _DICTIONARY: Final = re.compile(r"(^|\s)\{(['\"][^{}]*)?\}$")
 #: The name of an attribute before its value.
 _KEY: Final = re.compile(r"[A-Za-z]\w*:(?!\S*:)")
+#: Separators that may end a line.
+_TRAILING: Final = ",;|"
+#: A first line of Network Workbench.
+_UNDIRECTED: Final = "undirected"
+#: The line of a vertex in LGL, above the lines of its neighbors.
+_HEAD: Final = re.compile(r"#\s+\S+")
 #: A feature of libsvm: its number and its value.
 _NUMBERED_VALUE: Final = re.compile(r"\d+:[-+]?[\d.]+([eE][-+]?\d+)?", re.ASCII)
 #: Brackets that open, and that close.
@@ -93,24 +99,26 @@ def refuse_marked(file: SourceFile, sample: Sample) -> None:
 
 
 def refuse_others(
-    file: SourceFile, sample: Sample, named_ends: Sequence[tuple[int, int]], *, has_header: bool, is_valued: bool
+    file: SourceFile,
+    sample: Sample,
+    named_ends: Sequence[tuple[int, int]],
+    *,
+    has_header: bool,
+    is_stated: bool,
+    is_valued: bool,
 ) -> None:
     """Refuse a file that is not a list of edges, though its lines could be read as edges.
 
     Args:
         named_ends: pairs of columns that the header names as ends of an edge.
+        is_stated: the user says whether the first row names the columns.
 
     Raises:
         InputError: the file is an adjacency matrix, or has tuples in parentheses, dictionaries or triples.
     """
     first, rows = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT]
-    is_title = len(first.fields) == 1 and not is_count(first.fields[0]) and "\r" not in first.text
-    if is_title and rows and not has_header and all(len(row.fields) > 1 for row in rows[1:] or [first]):
-        raise bad_line(
-            file,
-            first.start,
-            f"one field, and the next lines have {len(rows[1].fields)}; remove the line if it is a title",
-        )
+    _refuse_title(file, sample, rows, is_stated=is_stated)
+    _refuse_late_header(file, sample, rows)
     if _is_matrix(sample, has_header=has_header, is_named=bool(named_ends), is_valued=is_valued):
         names = not all(map(is_number, first.fields[1:]))
         between = "" if sample.separator in {b" ", b"\t"} else f", delimiter={sample.separator.decode()!r}"
@@ -172,6 +180,58 @@ def refuse_others(
         _refuse_triples(file, rows, is_valued=is_valued)
     if not (has_header or is_valued):
         _refuse_named_neighbors(file, rows, widths)
+
+
+def _refuse_title(file: SourceFile, sample: Sample, rows: Sequence[Row], *, is_stated: bool) -> None:
+    """Refuse a first row of one field above rows of several, and rows whose ids are below a comment with another id.
+
+    Args:
+        rows: the rows below the header.
+        is_stated: the user says whether the first row names the columns.
+
+    Raises:
+        InputError: the rows are such.
+    """
+    first, below = sample.rows[0], rows[1:] if rows[:1] == sample.rows[:1] else rows
+    is_alone = len(first.fields) == 1 and "\r" not in first.text and not is_stated
+    if is_alone and first.text.lower() == _UNDIRECTED:
+        raise bad_line(file, first.start, "the edges have no direction; add `--header --undirected`")
+    if is_alone and below != rows and all(len(row.fields) > 1 for row in below or [first]):
+        what = "one number" if is_count(first.fields[0]) else "one field"
+        raise bad_line(
+            file,
+            first.start,
+            f"{what}, and the next lines have {len(below[0].fields)} fields; add `--header` to skip the line if it is a"
+            " title or counts the other lines",
+        )
+    heads = [comment for comment in sample.comments if _HEAD.fullmatch(comment)]
+    if heads and heads[-1] == sample.comments[-1] and any(_HEAD.fullmatch(row.text) for row in below):
+        raise bad_line(
+            file,
+            first.start,
+            f"neighbors of the vertex in the line before ({heads[-1]!r}), as in LGL, which gnnloom does not read;"
+            " igraph.Graph.Read_LGL reads it in Python, and its write_ncol writes a line for each edge",
+        )
+
+
+def _refuse_late_header(file: SourceFile, sample: Sample, rows: Sequence[Row]) -> None:
+    """Refuse a row that names the ends of edges below other rows: these are a preamble, or files were joined.
+
+    Raises:
+        InputError: there is such a row, and its names are not ids of other rows.
+    """
+    first = sample.rows[0]
+    for row in rows[1:] if rows[:1] == sample.rows[:1] else rows:
+        words = row.fields[:2]
+        if len(words) < 2 or not names_ends(*words) or row.text == first.text or any(map(is_number, row.fields)):
+            continue
+        if {cell for each in rows if each is not row for cell in each.fields[:2]}.isdisjoint(words):
+            raise bad_line(
+                file,
+                row.start,
+                "the line names columns, as a header does, below other lines; remove what precedes the header, and"
+                " headers of files that were joined, or add `--columns 1,2` if all lines are edges",
+            )
 
 
 def _refuse_triples(file: SourceFile, rows: Sequence[Row], *, is_valued: bool) -> None:
@@ -335,7 +395,14 @@ def _refuse_one_field(file: SourceFile, rows: Sequence[Row]) -> None:
     Raises:
         InputError: all rows are such.
     """
-    if not rows or any(len(row.fields) != 1 for row in rows):
+    if not rows or any(sum(map(bool, row.fields)) != 1 or not row.fields[0] for row in rows):
+        return
+    if any(len(row.fields) > 1 for row in rows):
+        sign = rows[0].text[-1]
+        if sign in _TRAILING and all(row.text.endswith(sign) for row in rows):
+            raise bad_line(
+                file, rows[0].start, f"one field before {sign!r}; remove this sign from the ends of the lines"
+            )
         return
     if all(row.text[:1] == '"' and any(sign in row.fields[0] for sign in ",;\t|") for row in rows):
         raise bad_line(file, rows[0].start, "the whole line is in double quotes, and is one field; remove them")
@@ -343,10 +410,14 @@ def _refuse_one_field(file: SourceFile, rows: Sequence[Row]) -> None:
         if all(row.text.count(arrow) == 1 for row in rows):
             remedy = f"`{shell_command('--delimiter', arrow)}`"
             raise bad_line(file, rows[0].start, f"expected two fields, found one; add {remedy} if it separates two ids")
+    signs = {sign for sign in rows[0].text if not (sign.isascii() or sign.isalnum())}
+    if between := next((sign for sign in sorted(signs) if all(row.text.count(sign) == 1 for row in rows)), ""):
+        code = f"{between!r} (U+{ord(between):04X})"
+        raise bad_line(file, rows[0].start, f"expected two fields, found one; write a tab instead of {code}")
 
 
 def refuse_counts(file: SourceFile, begin: bytes) -> None:
-    """Refuse a file whose first line counts what follows it, unless the user says what it is.
+    """Refuse a file whose first line counts the lines below it, unless an option says what the line is.
 
     Args:
         begin: first bytes of the file.

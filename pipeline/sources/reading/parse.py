@@ -229,7 +229,7 @@ def parse_table(text: Any, missing: bool, words: Any, codes: Any, values: Any, l
 
     Args:
         missing: whether NaN is allowed, and stands for an empty cell between commas.
-        words, codes: what cells may hold instead of numbers, as for :func:`parse_cell`.
+        words, codes: words that cells may hold instead of numbers, as for :func:`parse_cell`.
         values: (max_rows, num_columns) float32 or float64, filled row by row.
         line_at: (max_rows,) int64, filled with the positions of the lines.
 

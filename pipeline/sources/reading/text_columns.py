@@ -141,8 +141,8 @@ def read_table(
     Args:
         first_row: offset of the first row in the file's contents, in bytes.
         missing: whether NaN is allowed, and stands for an empty cell between commas.
-        words: what cells may hold instead of numbers, and what that stands for.
-        hint: what to do about a cell that is not a number.
+        words: words that cells may hold instead of numbers, and their values.
+        hint: remedy for a cell that is not a number.
 
     Yields:
         Blocks with (num_rows, num_columns) values of ``dtype``.

@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import BLOCK_BYTES, whole_lines
+from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VertexArray
 
 #: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
@@ -30,6 +31,8 @@ _NUMBERS = re.compile(rb"\d+(:[-+.\d]+)+")
 #: A first line that names the separator; and a number with a sign between each three digits, perhaps with decimals.
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE | re.ASCII)
 _GROUPED = re.compile(r"[-+]?\d{1,3}([ ,.'\u2019\u00a0\u202f])\d{3}(\1\d{3})*((?!\1)[.,]\d+)?", re.ASCII)
+#: Maximum number of characters between fields.
+_MOST_DELIMITER: Final = 8
 #: A number with three decimals, or with a point that separates thousands.
 _POINTED = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 #: Digits of a count are fewer.
@@ -52,14 +55,19 @@ _PAIRS_OF_IDS = frozenset({
     ("start", "end"), ("left", "right"), ("first", "second"), ("1", "2"), ("a", "b"), ("x", "y"), ("u", "v"),
     ("i", "j"), ("pu", "do"), ("pickup", "dropoff"),
 })  # fmt: skip
-_END_WORDS = frozenset(word for pair in _PAIRS | _PAIRS_OF_IDS for word in pair)
+#: Pairs that may name ends, wherever they stand: ``ccode1,ccode2``, ``exporter,importer``. The user is asked.
+_MARKS = _PAIRS_OF_IDS - {("x", "y")} | frozenset({
+    ("o", "d"), ("q", "s"), ("query", "subject"), ("exporter", "importer"), ("reporter", "partner"),
+    ("buyer", "seller"), ("winner", "loser"), ("home", "away"), ("giver", "receiver"), ("host", "guest"),
+})  # fmt: skip
+_END_WORDS = frozenset(word for pair in _PAIRS | _PAIRS_OF_IDS | _MARKS for word in pair)
 #: Words for an id, next to a word for an end.
 _ID_WORDS = frozenset({
     "id", "ids", "idx", "index", "key", "code", "node", "vertex", "user", "account", "acct", "station", "stop",
     "place", "location", "airport", "city", "person", "entity", "author", "paper", "gene", "protein", "item",
     "address", "ip", "wallet", "iban",
 })  # fmt: skip
-#: Words for what an end has rather than is: ``valid_from``, ``source_type``, ``dest_lat``.
+#: Words for properties of an end: ``valid_from``, ``source_type``, ``dest_lat``.
 _NO_ID_WORDS = frozenset({
     "time", "date", "datetime", "at", "year", "month", "day", "hour", "ts", "timestamp", "valid", "effective",
     "lat", "latitude", "lon", "lng", "long", "longitude", "x", "y", "z", "amount", "balance", "price", "value",
@@ -74,7 +82,7 @@ _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 _MOST_TOKENS: Final = 32
 #: The words of a column's name, between signs and where lower case letters or digits begin or end.
 _TOKENS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-#: What may follow or precede such a word: FromNodeId, source_id, src_node.
+#: Words that may follow or precede such a word: FromNodeId, source_id, src_node.
 _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
 
 
@@ -97,6 +105,21 @@ def declared_names(names: Sequence[str], name: str) -> list[int]:
     return exact or [number for number, each in enumerate(names) if name and each.partition(":")[0] == name]
 
 
+def separator_of(delimiter: str) -> bytes:
+    """The bytes between fields that a delimiter stands for; empty for an empty one.
+
+    Args:
+        delimiter: one or more characters, or ``tab``.
+
+    Raises:
+        InputError: a file cannot have it between fields.
+    """
+    is_odd = not delimiter.isascii() or any(map(str.isalnum, delimiter))
+    if delimiter != "tab" and (len(delimiter) > _MOST_DELIMITER or is_odd):
+        raise InputError(f"delimiter {delimiter!r}: expected up to {_MOST_DELIMITER} characters such as ';', or tab")
+    return b"\t" if delimiter == "tab" else delimiter.encode()
+
+
 @dataclass(frozen=True)
 class Stated:
     """Facts that the user states about text files.
@@ -104,7 +127,7 @@ class Stated:
     Attributes:
         header: whether the first row names the columns; None if the user did not say.
         columns: names of the columns of sources, targets and values, or their numbers from 1; none for the first ones.
-        separator: what is between fields; empty if the first row decides.
+        separator: separator of fields; empty if the first row decides.
         comment: the sign that begins comments, ``none``, or empty for ``#`` and ``%`` before the first row.
         valued: whether edges have weights or times.
         decimal: the character before the decimals of values.
@@ -120,6 +143,16 @@ class Stated:
     decimal: str = "."
     extra_columns: bool = False
     are_edges: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The stated header, decimals and separator."""
+        found: dict[str, Any] = {} if self.header is None else {"header": self.header}
+        found |= {} if self.decimal == "." else {"decimal": self.decimal}
+        return found | ({"delimiter": self.separator.decode()} if self.separator else {})
+
+
+#: What a user says who states nothing.
+UNSTATED: Final = Stated()
 
 
 @dataclass(frozen=True)
@@ -148,7 +181,7 @@ class Sample:
         comments: lines before the first row that begin with a comment sign.
         rows: the rows, without lines that are comments.
         is_whole: the file has no other rows.
-        separator: what is between fields.
+        separator: separator of fields.
     """
 
     comments: tuple[str, ...]
@@ -389,7 +422,7 @@ def names_ends(first: str, second: str) -> bool:
 
 
 def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of columns that a header names as source and target of an edge, wherever they stand.
+    """Pairs of columns that a header names as source and target of an edge, in any position.
 
     >>> find_ends(["txn", "sender", "receiver", "amount"]), find_ends(["dst", "src"]), find_ends(["id", "start", "end"])
     ([(1, 2)], [(1, 0)], [])
@@ -397,15 +430,7 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     Returns:
         Numbers of the columns from 0, of the source first. Pairs of columns that are called ids, if there are some.
     """
-    columns: dict[tuple[str, ...], dict[str, int]] = {}
-    for number, name in enumerate(names):
-        tokens = [token.lower() for token in _TOKENS.findall(name)]
-        # A cell with thousands of words is not a name, and comparing its words takes quadratic time.
-        for at, token in enumerate(tokens if len(tokens) <= _MOST_TOKENS else ()):
-            rest = (*tokens[:at], "", *tokens[at + 1 :])
-            if token in _END_WORDS and not any(map(_is_no_id, rest)):
-                columns.setdefault(rest, {}).setdefault(token, number)
-        columns.setdefault((), {}).setdefault(_word(name), number)
+    columns = _columns_by_end(names)
     found = set[tuple[int, int]]()
     for rest, words in columns.items():
         for first, second in _PAIRS if _ID_WORDS.isdisjoint(rest) else _PAIRS | _PAIRS_OF_IDS:
@@ -421,6 +446,30 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     return called_ids or pairs
 
 
+def marked_ends(names: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of columns whose names differ only by a mark such as 1 and 2, and so may name the ends of an edge.
+
+    >>> marked_ends(["year", "ccode1", "ccode2"]), marked_ends(["t", "i", "j"]), marked_ends(["id", "lat1", "lat2"])
+    ([(1, 2)], [(1, 2)], [])
+    """
+    pairs = [(words, pair) for words in _columns_by_end(names).values() for pair in _MARKS if words.keys() >= set(pair)]
+    return sorted({(words[first], words[second]) for words, (first, second) in pairs})
+
+
+def _columns_by_end(names: Sequence[str]) -> dict[tuple[str, ...], dict[str, int]]:
+    """Number of the first column with each word for an end, by the other words of the column's name."""
+    columns: dict[tuple[str, ...], dict[str, int]] = {}
+    for number, name in enumerate(names):
+        tokens = [token.lower() for token in _TOKENS.findall(name)]
+        # A cell with thousands of words is not a name, and comparing its words takes quadratic time.
+        for at, token in enumerate(tokens if len(tokens) <= _MOST_TOKENS else ()):
+            rest = (*tokens[:at], "", *tokens[at + 1 :])
+            if token in _END_WORDS and not any(map(_is_no_id, rest)):
+                columns.setdefault(rest, {}).setdefault(token, number)
+        columns.setdefault((), {}).setdefault(_word(name), number)
+    return columns
+
+
 def _columns_by_word(names: Sequence[str]) -> dict[str, list[int]]:
     """Numbers of the columns that are called by one word for an id; pandas adds ``.1`` to the second name."""
     found: dict[str, list[int]] = {}
@@ -432,7 +481,7 @@ def _columns_by_word(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _is_no_id(token: str) -> bool:
-    """Whether a word says what an end has: ``balance``, or ``newbalance``."""
+    """Whether a word names a property of an end and not its id: ``balance``, or ``newbalance``."""
     return token in _NO_ID_WORDS or token.endswith(_LONG_NO_ID_WORDS)
 
 

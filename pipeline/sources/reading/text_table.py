@@ -15,7 +15,7 @@ from typing import Any, Final
 from gnnloom.pipeline.sources.reading.ends import fields_by_name, have_times, named_fields, numbered_fields, open_ends
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import HAS_RETURN, bad_line
-from gnnloom.pipeline.sources.reading.name_ids import IdKind, is_id, is_missing_id, judge_ids
+from gnnloom.pipeline.sources.reading.name_ids import IdKind, find_two_forms, is_id, is_missing_id, judge_ids
 from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn, refuse_marked, refuse_others, refuse_wide
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
@@ -59,7 +59,7 @@ class TextTable:
     """Reading of one text file of edges.
 
     Attributes:
-        separator: what is between fields; a space stands for runs of blanks.
+        separator: separator of fields; a space stands for runs of blanks.
         header: names of the columns; none if the first row is an edge.
         is_recognized: the header was recognized rather than stated.
         fields: numbers of the fields of the sources, targets and values that are parsed, from 0; none for the first
@@ -72,7 +72,7 @@ class TextTable:
         times: how the times of edges are written if they are dates.
         is_counted: the first line is the number of the others.
         is_bipartite: the file says that sources and targets are vertices of two types, as KONECT's do with ``% bip``.
-        question: what the first lines leave open about the columns, and the options that answer it.
+        question: question about the columns that the first lines leave open, and the options that answer it.
         header_line: the line that names the columns, without blanks around it; empty if none does.
     """
 
@@ -156,7 +156,8 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         likely, question = open_ends(file, sample, stated, names, (fields[0], fields[1]) if fields else (0, 1))
         fields = (*likely, *fields[2:]) if question and likely != (fields[:2] or (0, 1)) else fields
     if not columns:
-        refuse_others(file, sample, named_ends, has_header=bool(names), is_valued=stated.valued)
+        is_stated = stated.header is not None
+        refuse_others(file, sample, named_ends, has_header=bool(names), is_stated=is_stated, is_valued=stated.valued)
     return TextTable(
         sample.separator,
         names,
@@ -348,7 +349,7 @@ def describe_columns(table: TextTable, names: Sequence[str], value: str) -> dict
 
     Args:
         names: the headings.
-        value: what the third column has; empty if it is not read.
+        value: contents of the third column; empty if it is not read.
     """
     chosen = (table.fields or (0, 1, 2))[: 3 if value else 2]
     read = [names[number] if number < len(names) else f"column {number + 1}" for number in chosen]
@@ -391,7 +392,7 @@ def _is_over_numbers(titles: Sequence[str], rows: Sequence[Row], ends: tuple[int
 
 
 def _are_called_ids(cells: Sequence[str], rows: Sequence[Row], ends: tuple[int, ...]) -> bool:
-    """Whether the first row says of both ends that they are ids, as ``user_id,item_id`` does, and has none below."""
+    """Whether the first row calls both ends ids, as ``user_id,item_id`` does, and has no numbers there."""
     called = {cells[end] for end in ends if end < len(cells) and _CALLED_ID.search(cells[end])}
     below = {row.fields[end] for row in rows[:_LOOKED_AT] for end in ends if end < len(row.fields)}
     return bool(rows) and len(called) == len(ends) and not any(map(_CALLED_ID.search, below))
@@ -467,6 +468,10 @@ def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable,
     if found.are_names:
         found = _find_kind(file, rows, table)
         _check_first_lines(file, stated, sample, rows, table)
+        ends = [(row, row.fields[end]) for end in table.ends for row in rows if len(row.fields) > end]
+        at, fault = find_two_forms(cell for _, cell in ends)
+        if fault:
+            raise bad_line(file, ends[at][0].start, fault)
     if found.fault:
         raise bad_line(file, rows[0].start, found.fault)
     return found

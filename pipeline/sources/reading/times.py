@@ -14,6 +14,7 @@ from typing import Any, Final
 from numba import njit
 
 from gnnloom.pipeline.sources.parsers.numerals import MINUS, PLUS, POINT, QUOTE, SPACE, ZERO
+from gnnloom.pipeline.sources.reading.text_layout import is_count
 from gnnloom.storage.matrix.ticks import MOST_TICKS, WHOLE
 
 _DATE: Final = r"\d{4}-\d\d-\d\d"
@@ -31,6 +32,9 @@ _NINE, _COLON, _LATER, _SMALL_LATER, _UTC, _SMALL_UTC = map(ord, "9:TtZz")
 _MOST_DIGITS: Final = 19
 #: Seconds of about 292 years, the most that nanoseconds have on both sides of 1970.
 _NANO_SECONDS: Final = 9_214_000_000
+
+#: Seconds from 1970 to 1990, and to 2100.
+_YEARS: Final = 631_152_000, 4_102_444_800
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def find_whole(cells: Sequence[str]) -> TimeForm | None:
 
 @njit(cache=True, nogil=True)
 def _digits(text: Any, at: int, stop: int, count: int) -> int:
-    """The number that the next digits are; -1 if there are fewer."""
+    """The value of the next digits; -1 if there are fewer digits."""
     value = 0
     if at + count > stop:
         return -1
@@ -205,7 +209,7 @@ def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tu
     Args:
         text: bytes; ``at`` to ``stop`` are the time, perhaps in double quotes.
         digits: digits after the point of the unit; -1 for a whole number.
-        has_zone: it must have a zone; otherwise it must have none.
+        has_zone: whether the time must have a zone; it must have none otherwise.
 
     Returns:
         The time in units since 1970, and the fault (0: none).
@@ -255,3 +259,15 @@ def parse_times(text: Any, offset: Any, digits: int, has_zone: bool, ticks: Any)
         if wrong:
             return number, wrong
     return -1, 0
+
+
+def count_seconds(cells: Sequence[str]) -> bool:
+    """Whether cells are whole seconds or milliseconds since 1970, in the years from 1990 to 2100.
+
+    >>> count_seconds(["1217567877", "1217573801"]), count_seconds(["12", "1217573801"])
+    (True, False)
+    """
+    numbers = [int(cell) for cell in cells if is_count(cell)]
+    return len(numbers) == len(cells) > 0 and any(
+        all(unit * _YEARS[0] <= number < unit * _YEARS[1] for number in numbers) for unit in (1, 1000)
+    )

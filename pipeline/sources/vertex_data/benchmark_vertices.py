@@ -95,7 +95,7 @@ class SparseFeatures(OneArray):
 
 
 class _Cursor:
-    """Reads an array from an element on, some elements at a time."""
+    """Reads an array in pieces, starting at an element."""
 
     def __init__(self, array: StoredArray, start: int) -> None:
         self._blocks = array.read_flat(start, array.size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -34,6 +35,8 @@ _BLOCK_BYTES: Final = 4 << 20
 _BLOCK_VALUES: Final = 1 << 18
 #: Bits of the place of a row within its file, and of the number of a file in a table.
 _PLACE_BITS, _PART_BITS = 48, 14
+#: Characters of the first cells of a column that are looked at, about.
+_SHOWN_BYTES: Final = 1 << 20
 #: Rows that are looked at when a table is opened.
 LOOKED_AT: Final = 1000
 
@@ -42,7 +45,7 @@ class Cells(Protocol):
     """One column of some rows."""
 
     def numbers(self, width: int, *, is_list: bool) -> tuple[NDArray[np.float64], int, str]:
-        """(num_rows, width) numbers, NaN where there is none; the first row that has others, and why; -1 for none.
+        """(num_rows, width) numbers, NaN for missing ones; the first row with another value (-1: none), and the reason.
 
         Args:
             is_list: each cell is a list of ``width`` numbers.
@@ -50,7 +53,7 @@ class Cells(Protocol):
         ...
 
     def words(self) -> Names:
-        """The text of each cell; empty where there is none."""
+        """The text of each cell; empty for missing ones."""
         ...
 
     def __getitem__(self, some: slice) -> Cells: ...
@@ -63,7 +66,7 @@ class TextCells:
     Attributes:
         text: (num_bytes,) uint8 that ends with a line feed.
         spans: (num_rows, 2) int64 first byte of each cell, and the one after its last.
-        has_commas: numbers have decimal commas.
+        has_commas: whether numbers have decimal commas.
     """
 
     text: NDArray[np.uint8]
@@ -221,14 +224,14 @@ class TextTableCells:
     """A text file; implements :class:`CellTable`.
 
     Attributes:
-        separator: what is between fields.
+        separator: text between fields.
         names: as in :class:`CellTable`.
         width: fields of every line.
         first_row: offset of the first row in the file's contents, in bytes.
         sample: the first rows.
         index: where rows begin, if rows are counted.
-        question: what the first lines leave open; empty if nothing.
-        has_commas: numbers have decimal commas.
+        question: a question that the first lines leave open; empty if there is none.
+        has_commas: whether numbers have decimal commas.
         comments: bytes that begin comments between the rows.
     """
 
@@ -251,7 +254,7 @@ class TextTableCells:
         return "", [row.fields[column] for row in self.sample if column < len(row.fields)]
 
     def counted(self) -> TextTableCells:
-        """The same table, which knows where its rows begin."""
+        """The same table, with an index of its rows."""
         return replace(self, index=index_rows(self.file, first_row=self.first_row))
 
     def num_rows(self) -> int:
@@ -327,7 +330,15 @@ class ParquetCells:
         groups = range(min(1, len(self.table.group_rows)))
         blocks = self.table.read_arrow([name], groups, LOOKED_AT, nulls=True)
         values = [values for _, (values,) in islice(blocks, 1)]
-        shown = ["" if each is None else str(each) for each in (values[0].to_pylist() if values else [])]
+        shown, size = list[str](), 0
+        for each in values[0].to_pylist() if values else []:
+            # Cells of a megabyte need not be many to show what they are.
+            if size > _SHOWN_BYTES:
+                break
+            # Other types of text than strings are bytes.
+            cell = "" if each is None else each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+            shown.append(cell)
+            size += len(cell)
         return holds, shown
 
     def num_rows(self) -> int:
@@ -368,7 +379,7 @@ def _arrow_cells(column: Any, *, is_text: bool) -> Cells:
 
 @dataclass(frozen=True)
 class NumpyCells:
-    """An array with a row per vertex, and perhaps the ids of its rows; implements :class:`CellTable`.
+    """An array with a row per vertex, with or without ids of its rows; implements :class:`CellTable`.
 
     Attributes:
         array: (n,) or (n, num_columns) numbers or text.
@@ -455,6 +466,82 @@ class NumpyCells:
 
 
 @dataclass(frozen=True)
+class NamedCells:
+    """Mapped arrays of numbers with a row for each row of a table; implements :class:`CellTable`.
+
+    Attributes:
+        arrays: names and arrays, (n,) or (n, width), in C order; the columns of an array with several are called
+            ``NAME_0`` and so on.
+    """
+
+    arrays: tuple[tuple[str, StoredArray], ...]
+
+    is_shared = True
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, StoredArray, int]]:
+        """Name of each column, its array, and its number there."""
+        found = []
+        for name, array in self.arrays:
+            width = array.shape[1] if len(array.shape) > 1 else 1
+            found += [(f"{name}_{at}" if width > 1 else name, array, at) for at in range(width)]
+        return found
+
+    @property
+    def file(self) -> SourceFile:
+        return self.arrays[0][1].file
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self._columns)
+
+    @property
+    def width(self) -> int:
+        return len(self._columns)
+
+    def first_cells(self, column: int) -> tuple[str, list[str]]:
+        block = next(self.read(SourceRange(0, 0, min(LOOKED_AT, self.num_rows())), [column]), None)
+        return "number", [] if block is None else [name.decode() for name in block.columns[0].words()]
+
+    def num_rows(self) -> int:
+        return self.arrays[0][1].shape[0]
+
+    def ranges(self) -> Sequence[SourceRange]:
+        return table_ranges(self.num_rows(), self.num_rows() * self.width * 8)
+
+    def read(self, span: SourceRange, columns: Sequence[int]) -> Iterator[CellBlock]:
+        import pyarrow as pa  # noqa: PLC0415 - only some tables need it
+
+        chosen = [self._columns[column] for column in columns]
+        rows = max(1, _BLOCK_VALUES // self.width)
+        for start in range(span.start, span.stop, rows):
+            stop = min(start + rows, span.stop)
+            # An array is read once for all of its columns.
+            tables = dict[str, NDArray[Any]]()
+            for _, array, _ in chosen:
+                width = array.size // max(1, array.shape[0])
+                if str(array) not in tables:
+                    flat = next(array.read_flat(start * width, stop * width, (stop - start) * width))
+                    tables[str(array)] = _plain_numbers(flat).reshape(-1, width)
+            cells = tuple(ArrayCells(pa.array(tables[str(array)][:, at])) for _, array, at in chosen)
+            yield CellBlock(start, np.arange(start, stop), cells)
+
+    def read_rows(self, start: int, stop: int, columns: Sequence[int]) -> Iterator[CellBlock]:
+        return self.read(SourceRange(0, start, stop), columns)
+
+    def error(self, at: int, column: int, reason: str) -> InputError:
+        _, array, number = self._columns[max(0, column)]
+        where = f", column {number}" if len(array.shape) > 1 else ""
+        return InputError(f"{array}, row {at:,}{where}: {reason}")
+
+
+def _plain_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers of a type that Arrow converts."""
+    plain = {"f2": np.float32, "b1": np.uint8}.get(values.dtype.str[1:])
+    return values if plain is None else values.astype(plain)
+
+
+@dataclass(frozen=True)
 class PartedCells:
     """Files that are the parts of one table; implements :class:`CellTable`.
 
@@ -471,7 +558,7 @@ class PartedCells:
         """Put files together.
 
         Raises:
-            InputError: a file has other columns than the first one, or there are too many files.
+            InputError: a file has other columns than the first file, or there are too many files.
         """
         first = parts[0]
         if len(parts) > 1 << _PART_BITS:

@@ -22,7 +22,7 @@ from gnnloom.storage.format.vertex_arrays import NO_LABEL
 
 #: Most classes that have names.
 MOST_NAMES: Final = 1 << 16
-#: What stands for no label among names, in lower case.
+#: Words for "no label" among names, in lower case.
 UNKNOWN: Final = frozenset({b"", b"-1", b"nan", b"na", b"n/a", b"<na>", b"null", b"none", b"?", b"\\n"})
 #: Names of a column of labels, in lower case: such a first line is a header, unless later lines have the word as well.
 _HEADERS: Final = frozenset({"label", "labels", "class", "classes", "category", "target", "y"})
@@ -54,10 +54,10 @@ class NamedLabels:
 
     Attributes:
         header: whether the first line names the columns.
-        separator: what is between fields. After blanks, the last field is the rest of the line: names may have blanks.
+        separator: text between fields. If it is a blank, the last field is the rest of the line: names may have blanks.
         fields: numbers of the fields; the last field has the classes.
         first_row: offset of the first row in the file's contents, in bytes.
-        names: the names by the number of the class: ascending by their bytes, or as in other vertex data.
+        names: name of each class, by number: ascending by their bytes, or as in other vertex data.
         is_like: the names come from other vertex data.
     """
 
@@ -86,7 +86,7 @@ class NamedLabels:
 
     @property
     def stated(self) -> dict[str, str]:
-        """JSON for keys: a digest of the names, if they do not follow from the file."""
+        """JSON for keys: a digest of the names, unless they follow from the file."""
         content = "\n".join(self.names).encode()
         return {"like": hashlib.sha256(content).hexdigest()[:16]} if self.is_like else {}
 
@@ -166,12 +166,12 @@ class NamedLabels:
 
 
 def is_label(word: str) -> bool:
-    """Whether a word is what columns of labels are called."""
+    """Whether a word is a usual name of columns of labels."""
     return word.lower() in _HEADERS
 
 
 def is_heading(word: str) -> bool:
-    """Whether a word is what columns of labels or ids are called."""
+    """Whether a word is a usual name of columns of labels or ids."""
     return is_label(word) or names_ids(word)
 
 
@@ -180,5 +180,5 @@ def _unquoted(field: bytes) -> bytes:
 
 
 def names_of(sources: Iterable[object]) -> tuple[str, ...]:
-    """The names of the classes of the first source that has some."""
+    """The names of the classes, from the first source that has names."""
     return next((names for source in sources if (names := getattr(source, "class_names", ()))), ())

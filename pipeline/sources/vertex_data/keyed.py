@@ -1,7 +1,7 @@
 """Vertex data from tables that name the vertex of each row, in any order.
 
-Text and Parquet files have the id in their first column. The ids of a NumPy array are in a file of their own; without
-it, row k of the array belongs to vertex k, as if it were given alone.
+Text and Parquet files have the id in their first column. The ids of a NumPy array are in a separate file; without this
+file, row k of the array belongs to vertex k.
 
 Rows whose ids are not vertices of the graph are ignored. A vertex without a row has no label and is in no split, but
 every vertex must have features. :mod:`gnnloom.pipeline.ingest.tables` brings the rows into the order of the vertices.
@@ -15,13 +15,22 @@ from typing import Any
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import open_files, shown_location
+from gnnloom.pipeline.sources.reading.text_layout import UNSTATED, Stated, separator_of
 from gnnloom.pipeline.sources.source import OneArray, SourceRange, TableBlock, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, of_vertices
 from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns, Parts
 from gnnloom.pipeline.sources.vertex_data.chosen.column_sources import KeyedColumns, ids_array, reads_cells
 from gnnloom.pipeline.sources.vertex_data.chosen.surveys import CATEGORIES, ERROR, Filling
 from gnnloom.pipeline.sources.vertex_data.keyed_rows import KeyedNumpy, KeyedParquet, KeyedRows, KeyedText
-from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, IDS_FILE, VertexKind
+from gnnloom.pipeline.sources.vertex_data.kind import (
+    DECIMAL,
+    DELIMITER,
+    FILE_OPTIONS,
+    FILLING,
+    HEADER,
+    IDS_FILE,
+    VertexKind,
+)
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
 from gnnloom.pipeline.sources.vertex_data.splits import SPLIT_INDEX
 from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet, other_ids, split_location
@@ -40,6 +49,7 @@ def open_keyed_vertices(
     missing_indicator: bool = False,
     categories: int = CATEGORIES,
     decimal: str = ".",
+    delimiter: str | None = None,
     parts: Parts = (),
     **files: str | None,
 ) -> VertexSource:
@@ -47,14 +57,15 @@ def open_keyed_vertices(
 
     Args:
         graph: the graph, or the type, whose vertices the ids name; None for a source that can only state its identity.
-        ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays; or of the table and the column
-            that has them.
+        ids_file: location of an ``.npy`` with the ids of the rows of all NumPy arrays; or of the table, with the column
+            of the ids.
         header: whether the first line of text files names the columns; None if the user did not say.
         split_index: as for :func:`~gnnloom.pipeline.sources.vertex_data.vertex_files.open_vertex_files`, if the
             split is a NumPy file without ids.
         missing, missing_indicator, categories: fields of
             :class:`~gnnloom.pipeline.sources.vertex_data.chosen.surveys.Filling`.
         decimal: the character before the decimals in text files.
+        delimiter: one or more characters between the fields of text files, or ``tab``; None to detect them.
         parts: further files of the only table.
         files: location of each table by the option that names it, perhaps with columns; None for no table.
 
@@ -64,13 +75,14 @@ def open_keyed_vertices(
     """
     given = {array: location for array, location in files.items() if location}
     filling = Filling(missing, missing_indicator, categories)
+    text = Stated(header, decimal=decimal, separator=separator_of(delimiter or ""))
     numpy = {array: location for array, location in given.items() if is_numpy(split_location(location)[0])}
     if ids_file:
         _check_ids_file(ids_file, given.values(), has_arrays=bool(numpy))
     if ids_file or not numpy:
         _refuse_index(split_index)
         sources = [
-            KeyedVertices.open(graph, location, array, ids_file, header, filling, decimal, parts)
+            KeyedVertices.open(graph, location, array, ids_file, text, filling, parts)
             for array, location in given.items()
         ]
         return JoinedVertices(tuple(sources))
@@ -79,9 +91,7 @@ def open_keyed_vertices(
             f"{next(iter(numpy.values()))}: an array has no column of ids; give the ids of its rows with `--ids-file`"
         )
     tables = [
-        KeyedVertices.open(graph, given[array], array, None, header, filling, decimal)
-        for array in given
-        if array not in numpy
+        KeyedVertices.open(graph, given[array], array, None, text, filling) for array in given if array not in numpy
     ]
     by_row = open_arrays(1 if graph is None else _num_rows(graph), numpy, split_index, filling)
     return JoinedVertices((*tables, *by_row))
@@ -112,7 +122,7 @@ def _refuse_index(split_index: int | None) -> None:
 
 
 def _num_rows(graph: SourceIds) -> int:
-    """Rows of an array whose row k belongs to the vertex with the id k in the source of the edges."""
+    """Number of rows of an array whose row k belongs to the vertex with the id k in the source of the edges."""
     if not graph.has_numbers or not graph.num_vertices:
         return graph.num_vertices
     return int(graph.original_id(graph.num_vertices - 1)[0]) + 1
@@ -143,9 +153,8 @@ class KeyedVertices(OneArray):
         location: str,
         array: str,
         ids_file: str | None = None,
-        header: bool | None = None,
+        text: Stated = UNSTATED,
         filling: Filling | None = None,
-        decimal: str = ".",
         parts: Parts = (),
     ) -> KeyedVertices:
         """Find the file and its columns.
@@ -153,23 +162,22 @@ class KeyedVertices(OneArray):
         Args:
             graph: as for :func:`open_keyed_vertices`.
             array: the option that names the file; several columns of labels are zeros and ones, one per class.
-            ids_file: ids of the rows, if the file is a NumPy array, or the column of this table with them.
-            header: whether the first line of a text file names the columns; None if the user did not say.
-            filling: what becomes of missing features and of words.
-            decimal: the character before the decimals in text files.
+            ids_file: ids of the rows, if the file is a NumPy array; or the column of this table with the ids.
+            text: header, separator and decimals of text files.
+            filling: options for missing features and for words.
             parts: further files of the table.
 
         Raises:
             NotFoundError: the file does not exist.
             InputError: the file has the wrong format or number of columns.
         """
-        rows = _open_rows(location, array, ids_file, header, filling, decimal, parts)
+        rows = _open_rows(location, array, ids_file, text, filling, parts)
         array = array_in_file(array, rows.num_columns)
         if not VERTEX_ARRAYS[array].dims and rows.num_columns != 1:
             raise InputError(
                 f"{shown_location(location)}: expected one column of {array}s after the ids, found {rows.num_columns}"
             )
-        return cls(0 if graph is None else graph.num_vertices, rows, array, header)
+        return cls(0 if graph is None else graph.num_vertices, rows, array, text.header)
 
     def identity(self) -> dict[str, Any]:
         if isinstance(self.rows, KeyedColumns):
@@ -265,9 +273,8 @@ def _open_rows(
     location: str,
     array: str,
     ids_file: str | None,
-    header: bool | None,
+    text: Stated,
     filling: Filling | None,
-    decimal: str,
     parts: Parts,
 ) -> KeyedRows:
     table, columns = split_location(location)
@@ -278,10 +285,10 @@ def _open_rows(
             f"{shown_location(ids_file)}: expected a .npy file with the ids of the rows of {shown_location(table)}"
         )
     ids = id_columns[0] if id_columns and ids_table == table else None
-    if columns or ids is not None or reads_cells(table, array, header, filling, by_id=True, decimal=decimal):
+    if columns or ids is not None or reads_cells(table, array, filling, by_id=True, text=text):
         chosen = ChosenColumns.open(
-            table, columns, array, ids=row_ids if row_ids is not None else ids, by_id=True, header=header,
-            filling=filling, decimal=decimal, parts=parts,
+            table, columns, array, ids=row_ids if row_ids is not None else ids, by_id=True, text=text,
+            filling=filling, parts=parts,
         )  # fmt: skip
         return KeyedColumns(chosen)
     if is_numpy(location) and row_ids is not None:
@@ -291,7 +298,7 @@ def _open_rows(
         raise InputError(f"{shown_location(location)}: expected one text or Parquet file with a column of ids")
     if is_parquet(location):
         return KeyedParquet.open(files[0])
-    return KeyedText.open(files[0], array, header)
+    return KeyedText.open(files[0], array, text.header)
 
 
 VERTEX_KIND = VertexKind(
@@ -299,5 +306,5 @@ VERTEX_KIND = VertexKind(
     order=20,
     help="one table per array, with the id of the vertex in its first column",
     open=open_keyed_vertices,
-    options=(*FILE_OPTIONS, IDS_FILE, HEADER, SPLIT_INDEX, *FILLING, DECIMAL),
+    options=(*FILE_OPTIONS, IDS_FILE, HEADER, SPLIT_INDEX, *FILLING, DECIMAL, DELIMITER),
 )

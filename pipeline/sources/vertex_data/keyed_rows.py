@@ -41,7 +41,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.wording import counted
 
-#: What to do about a line that may be a comment: names of vertices may begin with the sign.
+#: Advice about a line that may be a comment: names of vertices may begin with the sign.
 _COMMENT: Final = "the line begins as comments do, after the first row; remove it, or put the id in double quotes"
 #: Number of bytes of text, and of Parquet values, read at a time.
 _BLOCK_BYTES, _BLOCK_VALUES = 4 << 20, 1 << 18
@@ -80,7 +80,7 @@ class KeyedRows(Protocol):
         ...
 
     def in_words(self) -> tuple[str, str, str]:
-        """Sentences for display: how the table is read, what the array is read from, and where the ids are."""
+        """Sentences for display: the reading of the table, the columns of the array, and the column of the ids."""
         ...
 
     def ranges(self) -> Sequence[SourceRange]:
@@ -105,12 +105,12 @@ class KeyedText:
     """A text file; implements :class:`KeyedRows`.
 
     Attributes:
-        separator: what is between fields; a space stands for runs of blanks.
+        separator: text between fields; a space stands for runs of blanks.
         fields: numbers of the fields with the id and the values, from 0; none for all.
         first_row: offset of the first row in the file's contents, in bytes.
         named: where labels are names of classes; None if values are numbers.
         names: names of the columns, with the name of the ids; none without a header.
-        question: what the first lines leave open; empty if nothing.
+        question: a question that the first lines leave open; empty if there is none.
     """
 
     file: SourceFile
@@ -235,7 +235,7 @@ class KeyedParquet:
         """Read the footer.
 
         Raises:
-            InputError: the file is not a Parquet file, or does not have such columns.
+            InputError: the file is not a Parquet file, or lacks the columns.
         """
         table = ParquetTable.open(file)
         if len(table.names) < 2:
@@ -250,7 +250,7 @@ class KeyedParquet:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that are read: not the numbers of the rows of a data frame."""
+        """Names of the columns that are read: without the row numbers of a data frame."""
         return tuple(name for number, name in enumerate(self.table.names) if not number or name != PANDAS_INDEX)
 
     @property
@@ -374,7 +374,7 @@ def table_ranges(count: int, num_bytes: int) -> list[SourceRange]:
     """Cut a table of ``count`` bytes, rows or row groups into ranges of about equal size.
 
     Args:
-        num_bytes: of the whole table.
+        num_bytes: size of the whole table.
     """
     each = max(_LEAST_BYTES, min(_MOST_BYTES, num_bytes // _RANGES))
     return even_ranges(0, count, max(1, count * each // max(1, num_bytes)))

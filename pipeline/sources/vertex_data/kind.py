@@ -42,6 +42,8 @@ FILLING: Final = (
     Option("missing_indicator", bool, "Add a column of zeros and ones for each column with missing features."),
     Option("categories", int, "Maximum number of distinct words in a column; each becomes a feature.", 100, least=1),
 )  # fmt: skip
+#: The option for what is between the fields of text files.
+DELIMITER: Final = Option("delimiter", str, "Separator between fields of text files, or tab; detected by default.")
 #: The options of every kind that makes its data.
 SYNTHETIC_OPTIONS: Final = (
     Option("dim", int, "Number of synthetic features.", 128, least=1, most=MOST_COLUMNS),
@@ -57,12 +59,12 @@ class VertexKind:
     Attributes:
         name: value of a recipe's key ``format``.
         order: position in lists of kinds.
-        help: what the data are, in one line.
+        help: description of the data, in one line.
         open: takes the stored :class:`~gnnloom.storage.artifacts.graph.Graph`, or None, and the options as keywords.
             Without a graph the source can only state its identity, unless ``needs_graph`` is False.
         options: options of ``open``.
-        needs_graph: the data depend on the stored graph.
-        is_synthetic: the data are made rather than read.
+        needs_graph: whether the data depend on the stored graph.
+        is_synthetic: whether the data are generated rather than read.
     """
 
     name: str

@@ -37,8 +37,8 @@ class NumpyVertices:
     """Vertex data from NumPy files; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
-        given: the stored array of each array by name; of a split, it may be three arrays of vertex ids or masks
-            instead, in the order train, valid, test.
+        given: the stored array of each array by name; a split may have three arrays of vertex ids or masks, in the
+            order train, valid, test.
         stated_vertices: number of vertices.
     """
 
@@ -86,7 +86,7 @@ class NumpyVertices:
         return all(len(arrays) == 1 and arrays[0].is_mapped for arrays in self.given.values())
 
     def source_of(self, array: str) -> NumpyVertices:
-        """The source of one array alone: whether tasks can share it then depends on its own file.
+        """The source of one array alone, so that tasks can share this array whatever the files of the others are.
 
         Raises:
             InputError: there is no such array.
@@ -169,10 +169,10 @@ def mark_split(codes: NDArray[np.uint8], ids: NDArray[Any], name: str) -> tuple[
     Args:
         codes: (num_vertices,) uint8, changed in place.
         ids: (num_ids,) integers.
-        name: of the split.
+        name: name of the part of the split.
 
     Returns:
-        The position of an id that is no vertex or in another split already, and what is wrong; None if none is.
+        The position of an id that is no vertex, or is in another split already, and its fault; None if all are valid.
     """
     wrong = (ids < 0) | (ids >= len(codes))
     if wrong.any():
@@ -212,7 +212,7 @@ def checked_arrays(stored: Mapping[str, StoredArray]) -> dict[str, tuple[StoredA
         stored: arrays by the option that would name their file.
 
     Returns:
-        The same by the name of the array.
+        The same arrays, by the name of the array.
 
     Raises:
         InputError: an array has the wrong shape, dtype or order.
@@ -222,7 +222,7 @@ def checked_arrays(stored: Mapping[str, StoredArray]) -> dict[str, tuple[StoredA
 
 
 def _checked(stored: StoredArray, array: VertexArray) -> StoredArray:
-    # A vector of features is more likely something else.
+    # A vector of features is more likely another array.
     if array.dims and (_width(stored) > 1 or not array.is_label):
         return _checked_matrix(stored, f"(n, {array.dims[0][0].upper()})")
     return checked_column(stored, array.kinds + array.text_kinds)
@@ -235,7 +235,7 @@ def _checked_matrix(array: StoredArray, shape: str) -> StoredArray:
 
 
 def is_target(array: StoredArray) -> bool:
-    """Whether the floats of an array are numbers to predict, because labels cannot hold one of the values."""
+    """Whether an array of floats has numbers to predict, because one of its values is not valid as a label."""
     if array.dtype.kind != "f" or len(array.shape) not in {1, 2} or not array.size:
         return False
     label, width = VERTEX_ARRAYS[array_in_file("label", _width(array))], _width(array)
@@ -292,7 +292,7 @@ def _open_lists(location: str | None) -> tuple[StoredArray, ...]:
 
 
 def split_arrays(location: str) -> dict[str, tuple[StoredArray]]:
-    """The arrays of an ``.npz`` or ``.pt`` whose names stand for parts of a split; none of any other file.
+    """The arrays of an ``.npz`` or ``.pt`` whose names stand for parts of a split; none for any other file.
 
     Raises:
         InputError: two names stand for the same part, or a ``.pt`` file has contents other than arrays.

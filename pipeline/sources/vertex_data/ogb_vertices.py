@@ -85,7 +85,7 @@ class OgbRows(TextVertices):
 
 @dataclass(frozen=True)
 class OgbVertices(JoinedVertices):
-    """Vertex data of an OGB folder: every array has files of its own."""
+    """Vertex data of an OGB folder: every array has separate files."""
 
     @classmethod
     def open(cls, folder: str, *, split: str | None = None) -> OgbVertices:

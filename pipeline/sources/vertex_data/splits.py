@@ -75,7 +75,7 @@ class Mask:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the array has the masks of other splits, too."""
+        """Whether the array also has masks of other splits."""
         return self.num_rows < self.array.size
 
     def read(self, start: int, stop: int, rows: int) -> Iterator[NDArray[np.bool_]]:
@@ -90,7 +90,7 @@ class MaskSplit(OneArray):
     """A split from masks; implements :class:`~gnnloom.pipeline.sources.source.VertexSource`.
 
     Attributes:
-        masks: name of each part of the split, and its mask.
+        masks: mask of each part of the split, by its name.
         index: number of the split, if the masks have several.
     """
 

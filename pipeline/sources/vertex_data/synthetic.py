@@ -59,7 +59,7 @@ class SyntheticVertices:
     def open(
         cls, graph: Graph | None, *, labels: str = "random", dim: int = 128, classes: int = 32, seed: int = 0
     ) -> SyntheticVertices:
-        """Describe the data of a stored graph's vertices; ``degree-labels`` reads the graph's degrees in blocks.
+        """Describe the vertex data of a stored graph; ``degree-labels`` reads the graph's degrees in blocks.
 
         Args:
             graph: None for a source that can only state its identity.
@@ -117,9 +117,9 @@ class SyntheticVertices:
 
 
 def degree_quantiles(graph: Graph, num_classes: int) -> tuple[int, ...]:
-    """Lowest degree of each class except the first, for classes that are as equal in size as ties allow.
+    """Lowest degree of each class except the first; the classes are as equal in size as ties allow.
 
-    There are fewer classes if vertices of one degree would fill several classes.
+    There are fewer classes if one degree has more vertices than a class holds.
     """
     values, counts = np.empty(0, np.int64), np.empty(0, np.int64)
     for start in range(0, graph.num_vertices, _BLOCK_VALUES):

@@ -48,19 +48,19 @@ from gnnloom.storage.wording import shell_command
 
 #: A range of numbers of columns; the last one may be left out.
 _RANGE: Final = re.compile(r"(\d+)-(\d*)", re.ASCII)
-#: What is between the numbers of a list, and a number with a decimal comma.
+#: Separators of the numbers of a list, and a number with a decimal comma.
 _BETWEEN, _DECIMAL = re.compile(r"[\s,;]+"), re.compile(r"[-+]?\d+,\d+", re.ASCII)
-#: What follows a colon within the query of a URL: further values, or the end of a time.
+#: Text after a colon within the query of a URL: further values, or the end of a time.
 _OF_QUERY: Final = re.compile(r"[=&%/]|^$|^\d\d\b", re.ASCII)
 #: A number with a sign of a currency or of percents.
 _SIGNED: Final = re.compile(r"[-+]?[$€£¥]?\s?[-+]?\d[\d ,.'\u2019\u00a0\u202f]*\s?[%$€£¥]?")
-#: How programs write what is true and false, in lower case.
+#: Words of programs for true and false, in lower case.
 TRUTH: Final = frozenset({"true", "false"})
-#: What columns with splits are called.
+#: Usual names of columns with splits.
 PARTS: Final = frozenset({"split", "fold", "set", "subset", "part"})
-#: What columns of ids are called that stand anywhere in a table.
+#: Usual names of columns of ids at any place in a table.
 _IDS: Final = frozenset({"id", "node_id", "nodeid", "vertex_id", "node", "vertex", "user_id"})
-#: What follows a column and precedes what its missing values become.
+#: Word between a column and the fill of its missing values.
 ELSE: Final = " else "
 #: Columns that a message lists, at most.
 _LISTED: Final = 20
@@ -77,7 +77,7 @@ def split_location(location: str) -> tuple[str, tuple[str, ...]]:
     ('C:/nodes.csv', ())
 
     Raises:
-        InputError: columns follow the query of a URL, which may have colons itself.
+        InputError: columns follow the query of a URL; queries may contain colons.
     """
     if not is_local(location):
         return _split_url(location)
@@ -121,7 +121,7 @@ def _is_file(location: str) -> bool:
 
 
 def column_list(names: Sequence[str]) -> str:
-    """Names of columns as the user of a command writes them; a name that has a comma is in quotes."""
+    """Names of columns as users write them in a command; a name with a comma is in quotes."""
     out = io.StringIO()
     csv.writer(out, lineterminator="").writerow(names)
     return out.getvalue()
@@ -154,7 +154,7 @@ class Column:
         name: its name, or its number from 1.
         kind: ``number``, ``list`` or ``words``.
         width: numbers of each list; 1 for other columns.
-        fill: what a missing value becomes: a number, ``mean``, or a category; None if the column does not say.
+        fill: fill of missing values: a number, ``mean``, or a category; None if the column has none.
     """
 
     number: int
@@ -202,22 +202,14 @@ def _listing(table: CellTable) -> str:
     return f"the columns are {', '.join(table.names[:_LISTED])}{more}"
 
 
-def open_table(
-    location: str,
-    columns: Sequence[str],
-    header: bool | None,
-    array: str,
-    ids: str | None = None,
-    decimal: str = ".",
-) -> CellTable:
+def open_table(location: str, columns: Sequence[str], stated: Stated, array: str, ids: str | None = None) -> CellTable:
     """Open a table whose columns are chosen.
 
     Args:
         columns: columns of the table that the user names; the member of an ``.npz``.
-        header: whether the first line of text names the columns; None if the user did not say.
+        stated: header, separator and decimals of text.
         array: the array of an ``.npz``, if ``columns`` is empty.
         ids: name or number of the column of ids, if the user says.
-        decimal: the character before the decimals of text.
 
     Raises:
         NotFoundError: the file does not exist.
@@ -228,7 +220,7 @@ def open_table(
     file = open_file(location)
     if is_parquet(location):
         return ParquetCells(ParquetTable.open(file))
-    return open_text(file, columns, header, ids, decimal)
+    return open_text(file, columns, stated, ids)
 
 
 def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
@@ -236,19 +228,17 @@ def with_ids(table: CellTable, row_ids: StoredArray | None) -> CellTable:
     return NumpyCells(table.array, row_ids) if isinstance(table, NumpyCells) and row_ids is not None else table
 
 
-def open_text(
-    file: SourceFile, columns: Sequence[str], header: bool | None, ids: str | None = None, decimal: str = "."
-) -> TextTableCells:
+def open_text(file: SourceFile, columns: Sequence[str], stated: Stated, ids: str | None = None) -> TextTableCells:
     """Find the separator and the header of a text file; arguments as for :func:`open_table`.
 
     Raises:
         InputError: the file has no rows, or its first line may be a header.
     """
-    sample = Sample.of(file, Stated(header, decimal=decimal))
+    sample, header = Sample.of(file, stated), stated.header
     if not sample.rows:
         raise InputError(f"{file.location}: the file is empty; expected a line per vertex")
     refuse_drawn(file, sample)
-    if has_commas := decimal == ",":
+    if has_commas := stated.decimal == ",":
         sample = replace(sample, rows=tuple(replace(row, fields=_with_points(row.fields)) for row in sample.rows))
     first, rows = sample.rows[0], sample.rows[1:]
     names, width, question = first.fields, len(first.fields), ""
@@ -379,7 +369,7 @@ def ids_question(table: CellTable, numbers: Sequence[int], ids: int | None, *, i
 
 
 def counts(cells: Sequence[str]) -> bool:
-    """Whether cells are numbers of rows: from 0 as pandas writes them, or from 1 as R does."""
+    """Whether cells are row numbers: from 0, as pandas writes them, or from 1, as R does."""
     return any(list(cells) == [str(number) for number in range(first, first + len(cells))] for first in (0, 1))
 
 
@@ -409,7 +399,7 @@ def find_columns(table: CellTable, numbers: Sequence[int], array: VertexArray) -
     """Find the kinds of some columns of a table.
 
     Args:
-        array: the array that they are for.
+        array: the array for the columns.
 
     Raises:
         InputError: the type of a column cannot be read, or cells may be lists of two numbers or decimals.

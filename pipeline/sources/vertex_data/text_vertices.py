@@ -45,12 +45,12 @@ class TextVertices(OneArray):
         array: name of the array.
         width: columns of the file.
         stated_vertices: rows of the file.
-        index: where rows begin from which on the file can be read.
+        index: positions of rows at which reading can start.
         header: whether the first line names the columns.
         first_row: offset of the first row in the file's contents, in bytes.
         first_name: name of the first column; empty without a header.
         named: where labels are names of classes; None if they are numbers.
-        stated: whether the first line names the columns, as the user says.
+        stated: whether the first line names the columns, if the user said so.
     """
 
     file: SourceFile
@@ -116,7 +116,7 @@ class TextVertices(OneArray):
 
     @property
     def random_access(self) -> bool:
-        """Rows of a local, uncompressed file can be read starting a few MiB before them."""
+        """Rows of a local, uncompressed file can be read from a position at most a few MiB before them."""
         return self.file.is_seekable
 
     def identity(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class TextVertices(OneArray):
 
 
 def _begins_with_ids(sample: Sample, header: bool) -> bool:
-    """Whether the first column of the first lines holds something that is not a binary label, or is named so."""
+    """Whether the first column has the name of ids, or values in the first lines that are not binary labels."""
     if header and names_ids(cells_of(sample.rows[0].text)[0]):
         return True
     lines = [row.text for row in sample.rows[:_LINES]][header:]

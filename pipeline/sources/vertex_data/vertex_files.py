@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked, open_array
 from gnnloom.pipeline.sources.reading.files import is_folder, open_file, shown_location
+from gnnloom.pipeline.sources.reading.text_layout import Stated, separator_of
 from gnnloom.pipeline.sources.source import SeparableSource, SourceRange, Surveyed, VertexData, VertexSource
 from gnnloom.pipeline.sources.understood import Legible, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
 from gnnloom.pipeline.sources.vertex_data.chosen.column_sources import ColumnVertices, only_column, reads_cells
 from gnnloom.pipeline.sources.vertex_data.chosen.surveys import CATEGORIES, ERROR, Filling
-from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, FILE_OPTIONS, FILLING, HEADER, VertexKind
+from gnnloom.pipeline.sources.vertex_data.kind import DECIMAL, DELIMITER, FILE_OPTIONS, FILLING, HEADER, VertexKind
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import NumpyVertices, split_arrays
 from gnnloom.pipeline.sources.vertex_data.parquet_vertices import ParquetVertices
 from gnnloom.pipeline.sources.vertex_data.splits import SPLIT_INDEX, MaskSplit, SplitFiles, part_files
@@ -135,6 +136,7 @@ def open_vertex_files(
     missing_indicator: bool = False,
     categories: int = CATEGORIES,
     decimal: str = ".",
+    delimiter: str | None = None,
     **files: str | None,
 ) -> VertexSource:
     """Open files whose suffixes determine their formats: NumPy, Parquet, and text for all others.
@@ -145,6 +147,7 @@ def open_vertex_files(
         missing, missing_indicator, categories: fields of
             :class:`~gnnloom.pipeline.sources.vertex_data.chosen.surveys.Filling`.
         decimal: the character before the decimals in text files.
+        delimiter: one or more characters between the fields of text files, or ``tab``; None to detect them.
         files: location of each file by the option that names it, perhaps with columns; None for no file.
 
     Raises:
@@ -157,8 +160,9 @@ def open_vertex_files(
         without = "no vertex data given" if folder is None else f"{folder}: a split of ids, and no rows next to it"
         raise InputError(f"{without}: name a file of features, labels or split codes")
     filling = Filling(missing, missing_indicator, categories)
+    text = Stated(header, decimal=decimal, separator=separator_of(delimiter or ""))
     arrays = {array: location for array, location in given.items() if _holds_arrays(array, location)}
-    sources = [_open_one(given[array], array, header, filling, decimal) for array in given if array not in arrays]
+    sources = [_open_one(given[array], array, text, filling) for array in given if array not in arrays]
     sources += open_arrays(sources[0].num_vertices() if sources else None, arrays, split_index, filling)
     if folder is not None:
         sources.append(SplitFiles(part_files(folder), sources[0].num_vertices()))
@@ -170,15 +174,15 @@ def _holds_arrays(array: str, location: str) -> bool:
     return is_numpy(table) or (array == "split" and shown_location(table).endswith(".pt"))
 
 
-def _open_one(location: str, array: str, header: bool | None, filling: Filling, decimal: str) -> VertexSource:
+def _open_one(location: str, array: str, text: Stated, filling: Filling) -> VertexSource:
     """Open one file of text or Parquet."""
     table, columns = split_location(location)
-    if columns or reads_cells(table, array, header, filling, by_id=False, decimal=decimal):
+    if columns or reads_cells(table, array, filling, by_id=False, text=text):
         if not columns and is_parquet(table):
             columns = only_column(table, array)
-        chosen = ChosenColumns.open(table, columns, array, header=header, filling=filling, decimal=decimal)
+        chosen = ChosenColumns.open(table, columns, array, text=text, filling=filling)
         return ColumnVertices.of(chosen)
-    return ParquetVertices.open(table, array) if is_parquet(table) else TextVertices.open(table, array, header)
+    return ParquetVertices.open(table, array) if is_parquet(table) else TextVertices.open(table, array, text.header)
 
 
 def open_arrays(
@@ -198,7 +202,7 @@ def open_arrays(
     plain, sources = dict(files), list[VertexSource]()
     for array, location in files.items():
         table, columns = split_location(location)
-        if columns or reads_cells(table, array, None, filling, by_id=False):
+        if columns or reads_cells(table, array, filling, by_id=False):
             del plain[array]
             if not (array == "split" and len(columns) > 1):
                 chosen = ChosenColumns.open(table, columns, array, filling=filling)
@@ -229,6 +233,6 @@ VERTEX_KIND = VertexKind(
     order=10,
     help="one file per array, with one row per vertex",
     open=lambda _, **given: open_vertex_files(**given),
-    options=(*FILE_OPTIONS, HEADER, SPLIT_INDEX, *FILLING, DECIMAL),
+    options=(*FILE_OPTIONS, HEADER, SPLIT_INDEX, *FILLING, DECIMAL, DELIMITER),
     needs_graph=False,
 )

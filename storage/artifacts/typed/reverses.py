@@ -1,4 +1,4 @@
-"""The reverses of the relations of a graph with types, as they are stored once somebody samples against the edges."""
+"""The reverses of the relations of a graph with types, stored for vertices that gather against the edges."""
 
 from __future__ import annotations
 

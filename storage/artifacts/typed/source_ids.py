@@ -22,7 +22,7 @@ class SourceIds:
 
     Attributes:
         artifact: the artifact of the graph.
-        prefix: what the paths of the arrays begin with: empty, or a folder and a slash.
+        prefix: beginning of the paths of the arrays: empty, or a folder and a slash.
         num_vertices: number of vertices.
     """
 

@@ -1,15 +1,15 @@
-"""Names of types and relations: what they may consist of, and which are refused next to each other."""
+"""Checks names of types and relations: their characters, and whether two names are too similar."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Final
 
 from gnnloom.storage.errors import InputError
 
-#: What the names of reverse relations begin with.
+#: Prefix of the names of reverse relations.
 REVERSE: Final = "rev_"
 #: Names of folders and of keys in other libraries, which allow neither dots nor slashes. Without hyphens, a path whose
 #: slashes became hyphens can be read in one way only.
@@ -76,9 +76,13 @@ def check_distinct(names: Sequence[str], what: str) -> None:
     Raises:
         InputError: two names look alike.
     """
-    for one, other in combinations(names, 2):
-        if _is_alike(one, other):
-            raise InputError(f"{what} {other!r}: there is {what} {one!r} too; did you mean {one}?")
+    for one, other in alike_names(names):
+        raise InputError(f"{what} {other!r}: there is {what} {one!r} too; did you mean {one}?")
+
+
+def alike_names(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of names that are likely to be meant to be one."""
+    return ((one, other) for one, other in combinations(names, 2) if _is_alike(one, other))
 
 
 def _is_alike(one: str, other: str) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.offsets import check_offsets, check_some_offsets
 from gnnloom.storage.artifacts.typed.reverses import Reverse, Reverses, reverses_of
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.distinct import distinct
@@ -31,10 +32,6 @@ BOTH: Final = "both"
 UNION: Final = "union"
 _WITHOUT_SOURCES: Final = "without_sources"
 _WITHOUT_TARGETS: Final = "without_targets"
-#: Most entries of rows that are in memory at a time, unless a single row has more: 16 MiB of keys.
-STEP_ENTRIES: Final = 1 << 21
-#: Rows whose pointers are in memory at a time.
-STEP_ROWS: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,17 @@ class UnionSpec:
     def has(self, source: str, target: str) -> bool:
         """Whether the union has the matrices between two types."""
         return source not in self.without_sources and target not in self.without_targets
+
+
+def least_entries(graph: TypedGraph, spec: UnionSpec) -> int:
+    """Number of entries that a union has at least: relations between the same types may have the same edges."""
+    found: dict[tuple[str, str], int] = {}
+    for each in graph.relations:
+        ends = each.source.name, each.target.name
+        for source, target in {FORWARD: [ends], BACKWARD: [ends[::-1]]}.get(spec.direction, [ends, ends[::-1]]):
+            if spec.has(source, target):
+                found[source, target] = max(found.get((source, target), 0), each.nnz - each.parallel)
+    return sum(found.values())
 
 
 @dataclass(frozen=True)
@@ -180,24 +188,29 @@ class UnionRows:
     indices: NDArray[Any]
 
 
-def union_rows(matrices: Sequence[PlacedMatrix], rows: Span, num_vertices: int) -> Iterator[UnionRows]:
-    """Unite the rows of one block of a union; at most ``STEP_ENTRIES`` entries at a time, or a single row.
+def union_rows(
+    matrices: Sequence[PlacedMatrix], rows: Span, num_vertices: int, scratch: Scratch = BESIDE
+) -> Iterator[UnionRows]:
+    """Unite the rows of one block of a union, some at a time.
 
     Args:
         rows: first and last (exclusive) row.
+        scratch: its ``step_entries`` is the number of rows whose pointers are in memory at a time, and half the number
+            of entries, unless a single row has more.
 
     Raises:
         CorruptError: row pointers or columns are out of range.
     """
     having = [each for each in matrices if each.bounds[0] <= rows[0] and rows[1] <= each.bounds[-1]]
-    for start in range(*rows, STEP_ROWS):
-        stop = min(start + STEP_ROWS, rows[1])
+    step = scratch.step_entries
+    for start in range(*rows, step):
+        stop = min(start + step, rows[1])
         pointers = [_pointers(each, start, stop) for each in having]
         ends, begin = np.zeros(stop - start + 1, np.int64), 0
         for each in pointers:
             ends += each - each[0]
         while begin < stop - start:
-            end = max(begin + 1, int(np.searchsorted(ends, ends[begin] + STEP_ENTRIES, side="right")) - 1)
+            end = max(begin + 1, int(np.searchsorted(ends, ends[begin] + 2 * step, side="right")) - 1)
             parts = [
                 (own[begin : end + 1], _columns(each, start, own[begin], own[end]))
                 for each, own in zip(having, pointers, strict=True)

@@ -137,7 +137,7 @@ def _divided(
 
 def _num_drawn(view: GraphView, vertices: NDArray[np.int64], draw: Draw) -> int:
     """Number of entries that some vertices draw, at most."""
-    return int(view.lengths(vertices).sum() if draw.takes_all else draw.fanouts(len(vertices)).sum())
+    return int(view.lengths(vertices).sum() if draw.takes_all else np.broadcast_to(draw.fanouts, len(vertices)).sum())
 
 
 def _block(relation: SampledRelation, rows: Rows, column: NDArray[np.int32], num_columns: int) -> Block:

@@ -23,7 +23,7 @@ def _no_entries() -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Draw:
-    """Which entries of a row are drawn.
+    """The entries to draw from each row.
 
     What a vertex draws depends on the stream and the vertex only, so a process that has its row can draw for others.
 
@@ -31,7 +31,7 @@ class Draw:
         stream: random stream of a layer of a batch.
         fanout: entries to draw from each row: ``ALL``, or 0 or more; or (num_rows,) int64, a number for each row.
         replace: draw with replacement; a row then has ``fanout`` entries even if the vertex has fewer neighbors.
-        excluded: (num_excluded,) int64 positions of entries that the graph is taken to lack, ascending.
+        excluded: (num_excluded,) int64 positions of entries to leave out, as if the graph lacked them, ascending.
         joint: stream in which the joint relations to one type divide the fan-out of a vertex; None: the relation has
             the fan-out for itself.
     """
@@ -47,9 +47,10 @@ class Draw:
         """Whole rows are drawn."""
         return isinstance(self.fanout, int) and self.fanout == ALL
 
-    def fanouts(self, num_rows: int) -> NDArray[np.int64]:
-        """(num_rows,) int64 fan-out of each row."""
-        return np.full(num_rows, self.fanout, np.int64) if isinstance(self.fanout, int) else self.fanout
+    @property
+    def fanouts(self) -> NDArray[np.int64]:
+        """(1,) int64 fan-out of all rows, or (num_rows,) a fan-out for each row."""
+        return np.atleast_1d(self.fanout)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class MatrixView:
 
     def rows(self, vertices: NDArray[np.int64], draw: Draw) -> Rows:
         """See :meth:`GraphView.rows`."""
-        how = draw.fanouts(len(vertices)), draw.replace, draw.excluded
+        how = draw.fanouts, draw.replace, draw.excluded
         indptr, row_nnz, entry = _draw_entries(draw.stream, self.matrix.indptr, vertices, *how)
         return Rows(indptr, columns_of(self.matrix.indices, entry), entry, row_nnz)
 
@@ -135,7 +136,7 @@ class MatrixView:
         indptr = self.matrix.indptr
         if excluded is None or not len(excluded):
             return indptr[vertices + 1] - indptr[vertices]
-        return drawn_lengths(indptr, vertices, np.full(len(vertices), ALL), False, excluded)[1]
+        return drawn_lengths(indptr, vertices, np.array([ALL]), False, excluded)[1]
 
     def weights(self, entry: NDArray[np.int64]) -> NDArray[Any] | None:
         """See :meth:`GraphView.weights`."""
@@ -163,7 +164,11 @@ def drawn_lengths(
     replace: bool,
     excluded: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row pointers of the drawn rows, and the entries of each whole row, without what is excluded."""
+    """Row pointers of the drawn rows, and the entries of each whole row, without what is excluded.
+
+    Args:
+        fanout: see :attr:`Draw.fanouts`.
+    """
     count = len(vertices)
     row_nnz, out_indptr = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
     for row in range(count):
@@ -171,8 +176,9 @@ def drawn_lengths(
         if len(excluded):
             size -= len(within(excluded, indptr[vertices[row]], indptr[vertices[row] + 1]))
         row_nnz[row] = size
-        takes_all = fanout[row] == ALL or size == 0 or (size <= fanout[row] and not replace)
-        out_indptr[row + 1] = out_indptr[row] + (size if takes_all else fanout[row])
+        wanted = fanout[min(row, len(fanout) - 1)]
+        takes_all = wanted == ALL or size == 0 or (size <= wanted and not replace)
+        out_indptr[row + 1] = out_indptr[row] + (size if takes_all else wanted)
     return out_indptr, row_nnz
 
 
@@ -193,7 +199,8 @@ def _draw_entries(
         drawn = entry[out_indptr[row] : out_indptr[row + 1]]
         # A stream of its own for every vertex: who draws for it, and for what others, does not matter.
         stream = mix(key + (np.uint64(vertices[row]) + np.uint64(1)) * GOLDEN)
-        if fanout[row] == ALL or (size <= fanout[row] and not replace):
+        wanted = fanout[min(row, len(fanout) - 1)]
+        if wanted == ALL or (size <= wanted and not replace):
             for k in range(size):
                 drawn[k] = start + k
         elif replace:
@@ -255,8 +262,8 @@ def within(excluded: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int
 def skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
     """Turn positions in a row without its excluded entries into positions in the whole row."""
     for k in range(len(drawn)):
-        # The number of excluded entries before it is the number of excluded entries with at most as many other entries
-        # before them.
+        # The number of excluded entries before it is the number of excluded entries with at most this number of other
+        # entries before them.
         low, high = 0, len(excluded)
         while low < high:
             middle = (low + high) // 2

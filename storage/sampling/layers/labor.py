@@ -28,7 +28,7 @@ class LaborView(MatrixView):
         """See :meth:`GraphView.rows`."""
         indptr, indices = self.matrix.indptr, self.matrix.indices
         # Never with replacement.
-        out_indptr, row_nnz = drawn_lengths(indptr, vertices, draw.fanouts(len(vertices)), False, draw.excluded)
+        out_indptr, row_nnz = drawn_lengths(indptr, vertices, draw.fanouts, False, draw.excluded)
         entry = _draw_least(draw.stream, indptr, indices, vertices, out_indptr, draw.excluded)
         return Rows(out_indptr, columns_of(indices, entry), entry, row_nnz)
 

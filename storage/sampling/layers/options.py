@@ -64,7 +64,7 @@ FANOUT_TOTAL: Final = Option(
     default=False,
     help="In a graph with types, draw --fanout neighbors of each vertex from all relations together, that is, from the"
     " union of its edges, as DGL does in a graph made homogeneous; by default from each relation, as PyG's"
-    " NeighborLoader and DGL's NeighborSampler do. Relations in --relation-fanout are drawn by themselves",
+    " NeighborLoader and DGL's NeighborSampler do. Relations in --relation-fanout are drawn separately",
 )
 REVERSE: Final = Option(
     default=False,

@@ -126,7 +126,7 @@ def test_a_worker_far_beyond_its_budget_is_ended_with_one_error_that_names_the_o
     # The worker was replaced.
     assert list(guarded.map(hold, [WITHIN])) == [1]
     # Only the kill of a worker that held too much is blamed on memory.
-    with pytest.raises(LaunchError, match="several worker processes in a row were killed at the same task"):
+    with pytest.raises(LaunchError, match=r"worker processes .*same task"):
         list(guarded.map(be_killed, [0]))
 
 

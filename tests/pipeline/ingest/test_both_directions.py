@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.external_sort import radix
 from gnnloom.pipeline.external_sort.spill import MAX_VERTICES, KeyForm
 from gnnloom.pipeline.ingest.stage import IngestOptions, graph_key, ingest_graph
-from gnnloom.pipeline.matrix_sort import blocks, scatter, sort_plan
+from gnnloom.pipeline.matrix_sort import scatter, sort_plan
 from gnnloom.pipeline.matrix_sort.sort_plan import SortOptions, SortSizes
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Graph
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from support.covering import examples
 from support.edge_files import write_edges
@@ -184,10 +185,8 @@ def test_the_graph_is_the_dictionary_of_the_lines_however_they_are_cut(
     wanted, highest = expected(lines, merge), max(*u, *v)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(radix, "NUMPY_KEYS", numpy_keys)
-        patch.setattr(blocks, "block_capacity", lambda *_: capacity)
-        patch.setattr(sort_plan, "BLOCK_ENTRIES", block_entries)
         dataset, how = Catalog(folder).create("g"), options(merge=merge, ids=ids)
-        cluster = InProcessCluster(scratch=FEW_SPILLS)
+        cluster = InProcessCluster(scratch=replace(FEW_SPILLS, sorted_entries=capacity, block_entries=block_entries))
         if wanted is None:
             with pytest.raises(InputError, match="--merge"):
                 ingest_graph(dataset, source, how, cluster)
@@ -203,7 +202,7 @@ def test_the_graph_is_the_dictionary_of_the_lines_however_they_are_cut(
 
 
 def test_bytes_of_marked_entries_do_not_depend_on_buffers_nor_on_how_the_source_is_cut(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(1)
     u, v = rng.integers(0, 3000, (2, 6000))
@@ -211,22 +210,20 @@ def test_bytes_of_marked_entries_do_not_depend_on_buffers_nor_on_how_the_source_
     u[:1000], v[:1000] = 5, 6
     weight = ((u + v) % 7 + 0.5).astype(np.float32)
     edges = (np.concatenate([u, v]), np.concatenate([v, u]), np.concatenate([weight, weight]))
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 5000)
     digests = set()
     for number, (range_edges, capacity) in enumerate([(12_000, 1 << 20), (1000, 100), (777, 3000)]):
-        monkeypatch.setattr(blocks, "block_capacity", lambda *_, capacity=capacity: capacity)
         source = write_edges(tmp_path / "edges", *edges, range_edges=range_edges)
-        cluster = InProcessCluster(scratch=FEW_SPILLS if number else SMALL_LANES)
+        scratch = replace(FEW_SPILLS if number else SMALL_LANES, sorted_entries=capacity, block_entries=5000)
+        cluster = InProcessCluster(scratch=scratch)
         digests.add(ingest_graph(catalog.create(f"g{number}"), source, options(), cluster).artifact.digest)
     # Each edge once: the same graph.
     source = write_edges(tmp_path / "once", u, v, weight)
-    digests.add(ingest_graph(catalog.create("once"), source, options(merge="sum"), InProcessCluster()).artifact.digest)
+    cluster = InProcessCluster(scratch=Scratch(block_entries=5000))
+    digests.add(ingest_graph(catalog.create("once"), source, options(merge="sum"), cluster).artifact.digest)
     assert len(digests) == 1
 
 
-def test_the_plan_counts_the_bit_that_marks_a_direction(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_counts_the_bit_that_marks_a_direction(catalog: Catalog, tmp_path: Path) -> None:
     # Entries of 12 + 20 bits: with a mark, they no longer fit 32 bits.
     num_vertices, num_edges, spills = 1 << 20, 30_000, []
     u, v = np.random.default_rng(4).integers(0, num_vertices, (2, num_edges))

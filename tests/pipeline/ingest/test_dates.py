@@ -128,20 +128,25 @@ def test_every_digit_of_a_date_is_kept(tmp_path: Path, times: list[str], unit: s
 
 
 @pytest.mark.parametrize(
-    ("third", "reason"),
-    [
-        ("2024-13-05T10:11:12Z", "expected a time such as 2024-03-05T10:11:12.*found '2024-13-05T10:11:12Z'"),
-        ("2023-02-29T10:11:12Z", "expected a time such as"),
-        ("2024-03-05T24:11:12Z", "expected a time such as"),
-        ("2024-03-05T10:11:12+25:00", "expected a time such as"),
-        ("2024-03-05T10:11:12", r"with a zone \(Z or an offset\)"),
-        ("1709633472", "expected a time such as"),
-        ("", "expected a time such as.*found ''"),
-        ("NaT", "expected a time such as"),
-        ("2024-03-05T10:11:12.1234567Z", "up to 6 digits after the point"),
-    ],
+    ("third", "reason", "ids"),
+    few_of(
+        [
+            pytest.param(
+                "2024-13-05T10:11:12Z", "expected a time such as 2024-03-05T10:11:12.*found '2024-13-05T10:11:12Z'"
+            ),
+            pytest.param("2023-02-29T10:11:12Z", "expected a time such as"),
+            pytest.param("2024-03-05T24:11:12Z", "expected a time such as"),
+            pytest.param("2024-03-05T10:11:12+25:00", "expected a time such as"),
+            pytest.param("2024-03-05T10:11:12", r"with a zone \(Z or an offset\)"),
+            pytest.param("1709633472", "expected a time such as"),
+            pytest.param("", "expected a time such as.*found ''"),
+            pytest.param("NaT", "expected a time such as"),
+            pytest.param("2024-03-05T10:11:12.1234567Z", "up to 6 digits after the point"),
+        ],
+        ["keep", "names"],
+        together=1,
+    ),
 )
-@pytest.mark.parametrize("ids", ["keep", "names"])
 def test_another_time_is_an_error_with_its_line(tmp_path: Path, third: str, reason: str, ids: str) -> None:
     # Beyond the lines that are looked at first.
     rows = [f"{k},{k + 1},2024-03-05T10:11:12Z" for k in range(4000)]
@@ -266,7 +271,7 @@ def test_edges_of_one_date_are_refused_with_the_date(tmp_path: Path) -> None:
     (tmp_path / "calls.csv").write_text("".join(f"{k},{k + 1},1960-02-29T10:11:12.5Z\n" for k in range(50)))
     graph = ingest(tmp_path, tmp_path / "calls.csv")
     dataset = Catalog(tmp_path / "catalog")["calls"]
-    with pytest.raises(InputError, match=r"all 50 edges have the same time, 1960-02-29T10:11:12.500000, so none"):
+    with pytest.raises(InputError, match=r"50 edges .*1960-02-29T10:11:12.500000"):
         draw_links(dataset, graph, DrawOptions(by="time"), InProcessCluster())
 
 

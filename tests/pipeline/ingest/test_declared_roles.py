@@ -63,6 +63,26 @@ def test_columns_of_vertices_and_of_edges_have_the_roles_that_are_named(tmp_path
     assert sorted(value for rows in stars.values() for (value,) in rows) == [0, 4, 5]
 
 
+@pytest.mark.parametrize("columns", ["fee as feature,since as time", "fee as weight", "role as label,fee as feature"])
+def test_values_of_edges_are_named_by_a_header_in_a_file_of_its_own(tmp_path: Path, columns: str) -> None:
+    files = {
+        "people.csv": "id:ID(Person)\nann\nbob",
+        "films.csv": "id:ID(Film)\nf1\nf2",
+        "acted-header.csv": ":START_ID(Person),role,fee:double,since:date,:END_ID(Film),:TYPE",
+        "acted-1.csv": "ann,Neo,0.5,2020-01-01,f1,ACTED_IN\nbob,fan,2,2021-01-01,f1,ACTED_IN",
+        "acted-2.csv": "ann,fan,1.5,2022-01-01,f2,ACTED_IN",
+    }
+    acted = _ingest(tmp_path, files, columns).typed_graph().relation("ACTED_IN")
+    shown = repr(gnnloom.look(sorted(map(str, (tmp_path / "export").iterdir()))))
+    assert "edges from :START_ID(Person) to :END_ID(Film)\n  3 columns not read: role, fee:double, since:date" in shown
+    found = {name: acted.column(name).reshape(-1).tolist() for name in acted.edge_columns}
+    assert acted.edge_columns == {each.split()[-1]: [each.split()[0]] for each in columns.split(",")} or not found
+    fee = found.get("feature") or acted.to_scipy().tocoo().data.tolist()
+    assert sorted(fee) == [0.5, 1.5, 2]
+    if "label" in found:
+        assert sorted(acted.classes[each] for each in found["label"]) == ["Neo", "fan", "fan"]
+
+
 def test_the_column_of_types_may_be_a_label(tmp_path: Path) -> None:
     dataset = _ingest(tmp_path, NEPTUNE, "~label as label,age as feature else mean")
     vertices = dataset.vertices(of_type="nodes")

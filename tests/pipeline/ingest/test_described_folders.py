@@ -113,6 +113,28 @@ def _first(content: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("layout", ["graphbolt", "chunked", "gconstruct"])
+def test_types_that_a_description_does_not_list_are_refused(tmp_path: Path, layout: str) -> None:
+    location = LAYOUTS[layout](tmp_path / layout)
+    (file,) = [location] if location.is_file() else location.glob("metadata.*")
+    text = file.read_text()
+    for before, after in (("author:writes:paper", "authr:writes:paper"), ('"author", "writes"', '"authr", "writes"')):
+        text = text.replace(before, after)
+    assert text != file.read_text()
+    file.write_text(text)
+    with pytest.raises(GnnloomError, match=rf"{file.name}.*did you mean author"):
+        gnnloom.ingest("mag", location, workers=0, catalog=tmp_path / "catalog")
+
+
+@pytest.mark.parametrize("text", ["graph: [", "a: \x00", "- b\nc: d"])
+def test_a_yaml_that_is_damaged_gets_an_error_of_one_line(tmp_path: Path, text: str) -> None:
+    folder = write_graphbolt(tmp_path / "mag")
+    (folder / "metadata.yaml").write_text(text)
+    with pytest.raises(GnnloomError, match=r"metadata\.yaml: expected YAML") as caught:
+        described_tables(str(folder), None)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_yaml_that_names_code_runs_none(tmp_path: Path) -> None:
     folder = write_graphbolt(tmp_path / "mag")
     (folder / "metadata.yaml").write_text(f"graph: !!python/object/apply:pathlib.Path.touch [{tmp_path / 'ran'}]")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,6 @@ from gnnloom.pipeline.external_sort import key_sorter, radix
 from gnnloom.pipeline.ingest import calibration
 from gnnloom.pipeline.ingest.keys import key_types
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
@@ -152,18 +152,16 @@ def test_compact_ids_rank_the_ids_that_occur(
 
 
 #: Ranges of few ids.
-FEW_IDS = InProcessCluster(scratch=Scratch(range_bytes=8000, slice_bytes=1))
+FEW_IDS = Scratch(range_bytes=8000, slice_bytes=1)
 
 
-def test_compact_ids_of_several_ranges_of_ids(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 5000)
+def test_compact_ids_of_several_ranges_of_ids(catalog: Catalog, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pool = np.unique(np.concatenate([rng.integers(0, 3000, 2000), rng.integers(0, 1 << 62, 9000)]))
     u, v = pool[rng.integers(0, len(pool), (2, 20_000))]
     source = write_edges(tmp_path / "edges", u, v, range_edges=3000)
-    graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), FEW_IDS)
+    cluster = InProcessCluster(scratch=replace(FEW_IDS, block_entries=5000))
+    graph = ingest_graph(catalog.create("g"), source, IngestOptions(ids="compact"), cluster)
     distinct, ranks = np.unique(np.concatenate([u, v]), return_inverse=True)
     same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], None, len(distinct), IngestOptions()))
     np.testing.assert_array_equal(graph.original_id(), distinct)
@@ -173,8 +171,6 @@ def test_compact_ids_of_several_ranges_of_ids(
 def test_compact_ids_of_many_files_with_outliers(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 700 edges per file, which is not a multiple of the chunk size.
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 700)
     # As many ids are sorted.
     monkeypatch.setattr(radix, "NUMPY_KEYS", 0)
     rng = np.random.default_rng(8)
@@ -183,20 +179,19 @@ def test_compact_ids_of_many_files_with_outliers(
     weight = rng.random(20_000).astype(np.float32)
     source = write_edges(tmp_path / "edges", u, v, weight, range_edges=6000, chunk_edges=1111)
     options = IngestOptions(ids="compact")
-    graph = ingest_graph(catalog.create("g"), source, options, FEW_IDS)
+    # 700 edges per file, which is not a multiple of the chunk size.
+    cluster = InProcessCluster(scratch=replace(FEW_IDS, gathered_bytes=104 * 700))
+    graph = ingest_graph(catalog.create("g"), source, options, cluster)
     distinct, ranks = np.unique(np.concatenate([u, v]), return_inverse=True)
     same_matrix(graph, reference(ranks[:20_000], ranks[20_000:], weight, len(distinct), options))
     np.testing.assert_array_equal(graph.original_id(), distinct)
 
 
-def test_blocks_cover_the_rows_and_are_cut_by_entries(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 30_000)
-    monkeypatch.setattr(sort_plan, "BLOCK_ROWS", 8192)
+def test_blocks_cover_the_rows_and_are_cut_by_entries(catalog: Catalog, tmp_path: Path) -> None:
     u, v = np.random.default_rng(6).integers(0, 40_000, (2, 30_000))
     source = write_edges(tmp_path / "edges", u, v, vertices=50_000)
-    graph = ingest_graph(catalog.create("g"), source, IngestOptions(), InProcessCluster())
+    cluster = InProcessCluster(scratch=Scratch(block_entries=30_000, block_rows=8192))
+    graph = ingest_graph(catalog.create("g"), source, IngestOptions(), cluster)
     assert graph.block_rows[0] == 0
     assert graph.block_rows[-1] == 50_000
     assert (np.diff(graph.block_rows) <= 8192).all()
@@ -332,5 +327,5 @@ class HalfWeighted(EdgeFiles):
 def test_weights_for_some_edges_only_are_an_error(catalog: Catalog, tmp_path: Path) -> None:
     write_edges(tmp_path / "edges", [0, 1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4])
     source = HalfWeighted(tmp_path / "edges", weighted=True, chunk_edges=1)
-    with pytest.raises(InputError, match="some edges of the source have a weight and some have none"):
+    with pytest.raises(InputError, match=r"some edges .* weight"):
         ingest_graph(catalog.create("g"), source, IngestOptions(), InProcessCluster())

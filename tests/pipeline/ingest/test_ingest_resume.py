@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
-from gnnloom.storage.disk.work_folder import BESIDE, Scratch
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from support.edge_files import EdgeFiles, write_edges
 from support.lanes import flip_bit
@@ -100,14 +101,18 @@ def _graphs(folder: Path) -> list[Graph]:
     return [Graph(Artifact(info.path)) for info in infos]
 
 
+#: Several row blocks of few entries.
+BLOCKS = Scratch(block_entries=20_000)
+HERE = InProcessCluster(scratch=BLOCKS)
+
+
 @pytest.fixture
-def edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeFiles:
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 20_000)
+def edges(tmp_path: Path) -> EdgeFiles:
     u, v = np.random.default_rng(7).integers(0, 40_000, (2, 30_000))
     return write_edges(tmp_path / "edges", u, v, range_edges=9000)
 
 
-def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int, scratch: Scratch = BESIDE) -> Path:
+def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int, scratch: Scratch = BLOCKS) -> Path:
     """Stop after some tasks; returns the work folder."""
     with pytest.raises(StoppedError):
         ingest_graph(catalog.create("g"), edges, IngestOptions(), StoppingCluster(tasks, scratch))
@@ -120,14 +125,14 @@ def _stopped(catalog: Catalog, edges: EdgeFiles, tasks: int, scratch: Scratch = 
 @pytest.mark.parametrize("damage", ["missing", "short"])
 def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tasks: int, damage: str) -> None:
     """There are 4 ranges and some blocks; the second run finds one spill file of the first run missing or cut."""
-    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), HERE)
     work = _stopped(catalog, edges, tasks)
     first = min((work / "shuffle").glob("spill/*/*/lanes-*-00"))
     if damage == "missing":
         first.unlink()
     else:
         os.truncate(first, first.stat().st_size - 8)
-    cluster = StoppingCluster()
+    cluster = StoppingCluster(scratch=BLOCKS)
     found = ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
     assert found.artifact.digest == expected.artifact.digest
     assert next(name for function, name in cluster.ran if function == "scatter_range").startswith("scatter/00000-")
@@ -146,8 +151,8 @@ def test_lost_spill_files_are_made_again(catalog: Catalog, edges: EdgeFiles, tas
 def test_a_flipped_bit_in_every_spill_file_changes_no_byte(
     catalog: Catalog, edges: EdgeFiles, tasks: int, fan_in: int
 ) -> None:
-    scratch = Scratch(spill_files=fan_in)
-    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    scratch = replace(BLOCKS, spill_files=fan_in)
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), HERE)
     work = _stopped(catalog, edges, tasks, scratch)
     flipped = [flip_bit(path) for path in work.glob("shuffle/spill/*/*/lanes-*") if path.stat().st_size]
     # Folders of merged files are named after several spans.
@@ -158,25 +163,25 @@ def test_a_flipped_bit_in_every_spill_file_changes_no_byte(
 
 
 def test_flipped_bits_in_records_and_plans_change_no_byte(catalog: Catalog, edges: EdgeFiles) -> None:
-    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), HERE)
     work = _stopped(catalog, edges, 5)
     flipped = [flip_bit(path) for path in work.rglob("*.json")]
     assert {"plan.json", "sort.json"} < {path.name for path in flipped}
     assert any(path.name.startswith("scatter-00003-") for path in flipped)
-    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), HERE)
     assert found.artifact.digest == expected.artifact.digest
     found.artifact.verify()
 
 
 @pytest.mark.parametrize("exchanged", ["sort.json", "records/scatter-00002-*.json"])
 def test_a_record_that_is_exchanged_changes_no_byte(catalog: Catalog, edges: EdgeFiles, exchanged: str) -> None:
-    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), HERE)
     work = _stopped(catalog, edges, 5)
     (other,), (record,) = work.glob(exchanged), work.glob("records/scatter-00001-*.json")
     first, second = other.read_bytes(), record.read_bytes()
     other.write_bytes(second)
     record.write_bytes(first)
-    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), HERE)
     assert found.artifact.digest == expected.artifact.digest
 
 
@@ -185,26 +190,26 @@ def test_ranges_that_are_cut_differently_are_scattered_again(
     catalog: Catalog, edges: EdgeFiles, range_edges: int
 ) -> None:
     """With more ranges, and with as many; records of merges are about the same files only."""
-    scratch = Scratch(spill_files=2)
+    scratch = replace(BLOCKS, spill_files=2)
     work = _stopped(catalog, edges, 7, scratch)
     assert list(work.glob("records/merge-*"))
     for path in work.glob("shuffle/spill/*/*/lanes-*"):
         path.unlink()
     other = EdgeFiles(edges.folder, range_edges=range_edges)
-    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), HERE)
     found = ingest_graph(catalog["g"], other, IngestOptions(), InProcessCluster(scratch=scratch))
     assert found.artifact.digest == expected.artifact.digest
 
 
 def test_a_block_that_was_published_but_not_recorded_is_made_again(catalog: Catalog, edges: EdgeFiles) -> None:
-    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), InProcessCluster())
+    expected = ingest_graph(catalog.create("whole"), edges, IngestOptions(), HERE)
     work = _stopped(catalog, edges, 5)
     made = sorted(work.glob("records/block-*.json"))
     number = made[0].stem.removeprefix("block-")
     made[0].unlink()
     chunk = next((work.parent / "block" / number / "indices" / "c").iterdir())
     chunk.write_bytes(b"damaged")
-    found = ingest_graph(catalog["g"], edges, IngestOptions(), InProcessCluster())
+    found = ingest_graph(catalog["g"], edges, IngestOptions(), HERE)
     assert found.artifact.digest == expected.artifact.digest
     found.artifact.verify()
 
@@ -221,9 +226,9 @@ def test_spill_files_are_gone_before_the_commit(
     with monkeypatch.context() as patch:
         patch.setattr(ArtifactWriter, "commit", killed)
         with pytest.raises(StoppedError):
-            ingest_graph(dataset, edges, IngestOptions(), InProcessCluster())
+            ingest_graph(dataset, edges, IngestOptions(), HERE)
     assert not list(catalog["g"].path.glob("graph/*/.work/shuffle/spill/*/*/lanes-*"))
-    cluster = StoppingCluster()
+    cluster = StoppingCluster(scratch=BLOCKS)
     ingest_graph(catalog["g"], edges, IngestOptions(), cluster)
     assert cluster.ran == []
 
@@ -234,11 +239,11 @@ def test_ids_collected_in_more_ranges_than_the_source_has_now_are_not_used(
 ) -> None:
     """The first run collects the ids of 10 ranges, and merges them in the second case."""
     options = IngestOptions(ids="compact")
-    expected = ingest_graph(catalog.create("whole"), edges, options, InProcessCluster())
-    first = StoppingCluster(tasks)
+    expected = ingest_graph(catalog.create("whole"), edges, options, HERE)
+    first = StoppingCluster(tasks, BLOCKS)
     with pytest.raises(StoppedError):
         ingest_graph(catalog.create("g"), EdgeFiles(edges.folder, range_edges=3000), options, first)
     assert sum(function == "collect_range" for function, _ in first.ran) == 10
-    found = ingest_graph(catalog["g"], edges, options, InProcessCluster())
+    found = ingest_graph(catalog["g"], edges, options, HERE)
     assert found.num_vertices == expected.num_vertices
     assert found.artifact.digest == expected.artifact.digest

@@ -56,23 +56,22 @@ class OpenLister(InProcessCluster):
             self._open.append(path)
 
 
-#: Bytes of a range of some dozen keys.
-SMALL_RANGES = {name: Scratch(range_bytes=size, slice_bytes=1) for name, size in (("numbers", 3200), ("names", 600))}
+#: Ranges of some dozen keys, and several files of each range of a source.
+SMALL_RANGES = {
+    "numbers": Scratch(range_bytes=3200, slice_bytes=1, merged_bytes=2 * 40 * 250, gathered_bytes=104 * 100),
+    "names": Scratch(range_bytes=600, slice_bytes=1, merged_bytes=2 * 4000, gathered_bytes=2500),
+}
 
 
-def number_edges(folder: Path, patch: pytest.MonkeyPatch, ranges: int = RANGES) -> Any:
+def number_edges(folder: Path, ranges: int = RANGES) -> Any:
     """Edges between numbers: ranges of the source with three files each, and many ranges of ids."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 40 * 250)
-    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 104 * 100)
     rng = np.random.default_rng(3)
     u, v = rng.choice(rng.integers(0, 1 << 62, ranges * 225), (2, ranges * 250))
     return write_edges(folder / "numbers", u, v, rng.random(len(u)), range_edges=250)
 
 
-def name_edges(folder: Path, patch: pytest.MonkeyPatch, ranges: int = RANGES) -> Any:
+def name_edges(folder: Path, ranges: int = RANGES) -> Any:
     """The same with names."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 4000)
-    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 2500)
     ends = np.random.default_rng(4).integers(0, ranges * 30, (ranges * 25, 2)).tolist()
     lines = [f"v{a:05d} w{b:05d} {number}\n" for number, (a, b) in enumerate(ends)]
     (folder / "names.txt").write_text("".join(lines))
@@ -90,17 +89,17 @@ LANES = ("keys/collected", "keys/merged", "shuffle/numbers/**/lanes")
 BY_FOUR = {name: replace(scratch, files=4, sources=4) for name, scratch in SMALL_RANGES.items()}
 
 
-def few_edges(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
+def few_edges(kind: str, folder: Path) -> Any:
     """Edges in fewer ranges."""
-    return KINDS[kind](folder, patch, 10)
+    return KINDS[kind](folder, 10)
 
 
 @functools.cache
 def opened_files(kind: str) -> list[tuple[str, list[str]]]:
     """The function of every task of an ingest, and the temporary files that it opens."""
     cluster = OpenLister(SMALL_RANGES[kind])
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        ingest_graph(Catalog(folder).create("g"), KINDS[kind](Path(folder), patch), OPTIONS, cluster)
+    with tempfile.TemporaryDirectory() as folder:
+        ingest_graph(Catalog(folder).create("g"), KINDS[kind](Path(folder)), OPTIONS, cluster)
     return cluster.opened
 
 
@@ -133,8 +132,8 @@ def test_merged_ranges_are_read_from_16_files(kind: str) -> None:
 def undisturbed(kind: str) -> tuple[str, list[str]]:
     """The digest of the graph, and the functions of all tasks in the order in which they ran."""
     cluster = StoppingCluster(scratch=BY_FOUR[kind])
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        source = few_edges(kind, Path(folder), patch)
+    with tempfile.TemporaryDirectory() as folder:
+        source = few_edges(kind, Path(folder))
         digest = ingest_graph(Catalog(folder).create("whole"), source, OPTIONS, cluster).artifact.digest
     return digest, [function for function, _ in cluster.ran]
 
@@ -158,10 +157,10 @@ LONG_CASES = [case for case in itertools.product(KINDS, LANES, (MERGING, SCATTER
     ("kind", "lost", "damaged"), [*CASES, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG_CASES)]
 )
 def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lost: str, damaged: tuple[str, str]
+    catalog: Catalog, tmp_path: Path, kind: str, lost: str, damaged: tuple[str, str]
 ) -> None:
     damage, when = damaged
-    source = few_edges(kind, tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path)
     expected, functions = undisturbed(kind)
     collect, merge = "collect_range", "merge_range"
     begun = functions.index(merge if when == "while ids are merged" else "scatter_range")
@@ -192,9 +191,9 @@ def test_a_lost_shared_file_is_noticed_and_its_tasks_run_again(
 
 @pytest.mark.parametrize(("damaged", "kind"), few_of(LANES, KINDS, together=1))
 def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, damaged: str
+    catalog: Catalog, tmp_path: Path, kind: str, damaged: str
 ) -> None:
-    source = few_edges(kind, tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path)
     expected, functions = undisturbed(kind)
     begun = functions.index("merge_range" if damaged == "keys/collected" else "scatter_range")
     work = stop_after(catalog, source, kind, begun + 2)
@@ -209,9 +208,9 @@ def test_a_flipped_bit_in_any_lane_leaves_the_right_bytes(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_flipped_bits_in_records_ranges_and_tables_leave_the_right_bytes(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    catalog: Catalog, tmp_path: Path, kind: str
 ) -> None:
-    source = few_edges(kind, tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path)
     expected, functions = undisturbed(kind)
     work = stop_after(catalog, source, kind, functions.index("scatter_range") + 1)
     # Both files in the folder of the keys, and the first record of each kind of task.
@@ -227,7 +226,7 @@ def test_flipped_bits_in_records_ranges_and_tables_leave_the_right_bytes(
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_source_is_read_once(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Edges are on disk with their keys, so that a source that is gone or changes later does no harm."""
-    source = few_edges(kind, tmp_path, monkeypatch)
+    source = few_edges(kind, tmp_path)
     expected, functions = undisturbed(kind)
     calibrated = project_ingest(source, OPTIONS, tmp_path, 1, DEFAULT_MEMORY)
     stop_after(catalog, source, kind, functions.index("merge_range"))

@@ -32,8 +32,8 @@ from support.covering import examples
 
 MIB = 1 << 20
 OPTIONS = IngestOptions(self_loops="keep", ids="compact")
-#: Many ranges of few names.
-FEW_NAMES = Scratch(range_bytes=300, slice_bytes=1)
+#: Many ranges of few names, in many files and pieces.
+FEW_NAMES = Scratch(range_bytes=300, slice_bytes=1, gathered_bytes=2000, merged_bytes=2200)
 
 
 def ingest(folder: Path, source: Any, options: IngestOptions = OPTIONS, scratch: Scratch = BESIDE) -> Graph:
@@ -54,12 +54,6 @@ def edges_of(graph: Graph) -> dict[tuple[str, str], float]:
     return {(names[column], names[row]): value for row, column, value in found}
 
 
-def small_pieces(patch: pytest.MonkeyPatch) -> None:
-    """Get many files, and pieces of ranges of names, from little data."""
-    patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 2000)
-    patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 2 * 1100)
-
-
 #: Names whose ends a person sees: not blank, and no joiners or byte order marks.
 NAMES = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0\ufeff"), min_size=1, max_size=12
@@ -76,9 +70,7 @@ def test_the_vertices_of_the_graph_are_the_ranks_of_the_names(
     with (folder / "edges.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([("s", "t"), *edges])
     source = cast("Any", open_edges(None, [str(folder / "edges.csv")], {"header": True})).as_named()
-    with pytest.MonkeyPatch.context() as patch:
-        small_pieces(patch)
-        graph = ingest(folder, replace(source, range_bytes=100, block_bytes=50), scratch=FEW_NAMES)
+    graph = ingest(folder, replace(source, range_bytes=100, block_bytes=50), scratch=FEW_NAMES)
     distinct = sorted({name for edge in edges for name in edge}, key=str.encode)
     rank = {name: number for number, name in enumerate(distinct)}
     rows, columns = [rank[target] for _, target in edges], [rank[origin] for origin, _ in edges]
@@ -112,7 +104,6 @@ def test_bytes_are_the_same_for_any_number_of_files(
     sources["parquet"] = open_edges(None, [str(tmp_path / "e.parquet")], {"weights": True})
     options = replace(OPTIONS, merge="first")
     digests = {ingest_graph(catalog.create("whole"), whole, options, InProcessCluster()).artifact.digest}
-    small_pieces(monkeypatch)
     cluster = InProcessCluster(scratch=FEW_NAMES)
     for name, source in sources.items():
         digests.add(ingest_graph(catalog.create(name), source, options, cluster).artifact.digest)

@@ -21,6 +21,7 @@ from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.triples import statement_tables
 from gnnloom.pipeline.sources.ntriples import Statements
 from gnnloom.storage import Catalog, Dataset, TypedGraph
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import GnnloomError, InputError
 from gnnloom.workflows.cli.main import cli
 from support.covering import examples
@@ -151,8 +152,6 @@ def test_bytes_do_not_depend_on_ranges_memory_or_interruptions(
 ) -> None:
     paths = _large(tmp_path / "files")
     whole, _ = run_in_steps(lambda cluster: _ingest(catalog.create("whole"), paths, cluster), 100_000)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 1 << 16)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 1 << 16)
     original = Statements.open
     monkeypatch.setattr(
         Statements,
@@ -161,7 +160,8 @@ def test_bytes_do_not_depend_on_ranges_memory_or_interruptions(
             opened.files, opened.columns, opened.rdf_type, range_bytes=40_000, block_bytes=3_000
         ),
     )
-    stopped, ran = run_in_steps(lambda cluster: _ingest(catalog.create("stopped"), paths, cluster), 30)
+    scratch = Scratch(gathered_bytes=1 << 16, merged_bytes=1 << 16)
+    stopped, ran = run_in_steps(lambda cluster: _ingest(catalog.create("stopped"), paths, cluster), 30, scratch=scratch)
     assert len(ran) > 60
     assert stopped.artifact.digest == whole.artifact.digest
     assert stopped.artifact.facts == whole.artifact.facts

@@ -18,12 +18,12 @@ import scipy.sparse
 from gnnloom.pipeline.ingest.calibration import Calibration, calibrate
 from gnnloom.pipeline.ingest.projection import Resources, extrapolate
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph, project_ingest
-from gnnloom.pipeline.matrix_sort import sort_plan
 from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.sources.generators.rmat import RmatEdges
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError
 from support.edge_files import write_edges
 
@@ -167,11 +167,11 @@ def test_wide_graphs_get_the_same_matrix_with_64_bit_ids(
 ) -> None:
     """Stands for a graph of more than 2^31 vertices: the width from which ids are int64 is lowered."""
     monkeypatch.setattr("gnnloom.storage.matrix.csr.INT32_WIDTH", 1000)
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 30_000)
     u, v = np.random.default_rng(4).integers(0, 20_000, (2, 60_000))
     weights = np.ones(60_000) if weighted else None
     source = write_edges(tmp_path / "edges", u, v, weights, vertices=20_000)
-    graph = ingest_graph(catalog.create("g"), source, IngestOptions(self_loops="keep"), InProcessCluster())
+    cluster = InProcessCluster(scratch=Scratch(block_entries=30_000))
+    graph = ingest_graph(catalog.create("g"), source, IngestOptions(self_loops="keep"), cluster)
     expected = scipy.sparse.coo_array((np.ones(60_000, np.float32), (v, u)), shape=(20_000, 20_000)).tocsr()
     found = graph.to_scipy()
     assert {block.indices.dtype for block in graph.blocks()} == {np.dtype(np.int64)}

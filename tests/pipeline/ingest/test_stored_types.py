@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan
@@ -19,21 +18,22 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.sizes import VertexSizes
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError
-from gnnloom.storage.format import arrays as stored_arrays
 from gnnloom.workflows.interop.export import vertices_table
 from gnnloom.workflows.interop.graph_libraries import vertex_arrays
 from support.damage import replace_array
+from support.scratch import small_chunks
 from support.stopping import StoppingCluster
 
-HERE, N, WIDTH = InProcessCluster(), 700, 5
+SCRATCH, N, WIDTH = Scratch(task_pieces=2), 700, 5
+HERE = InProcessCluster(scratch=SCRATCH)
 HALF = VertexOptions("float16")
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
+    small_chunks(monkeypatch, 1000)
 
 
 def feature() -> np.ndarray:
@@ -89,7 +89,7 @@ def test_the_type_is_part_of_the_key_and_the_default_is_not(catalog: Catalog, tm
     assert half.artifact.key != whole.artifact.key
     # Each of them is found again.
     for options, stored in ((VertexOptions(), whole), (HALF, half)):
-        found = ingest_vertices(dataset, rows, StoppingCluster(0), options=options)
+        found = ingest_vertices(dataset, rows, StoppingCluster(0, SCRATCH), options=options)
         assert found.artifact.key == stored.artifact.key
 
 
@@ -110,7 +110,7 @@ def test_a_number_beyond_the_range_names_the_vertex_and_the_option(
 
 
 def test_an_unknown_type_is_refused() -> None:
-    with pytest.raises(InputError, match="store"):
+    with pytest.raises(InputError, match="store 'bfloat16'"):
         VertexOptions("bfloat16")
 
 

@@ -18,7 +18,7 @@ from gnnloom.pipeline.external_sort import lanes, merge_levels
 from gnnloom.pipeline.external_sort.lanes import LaneSet
 from gnnloom.pipeline.ingest import vertex_rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
-from gnnloom.pipeline.ingest.tables import lookup, routed_table, routing
+from gnnloom.pipeline.ingest.tables import routed_table, routing
 from gnnloom.pipeline.ingest.tables.lookup import VertexBuckets
 from gnnloom.pipeline.ingest.tables.routing import GatheredRows, TablePlan
 from gnnloom.pipeline.ingest.vertex_rows import ArrayPlan, vertex_phases
@@ -36,19 +36,18 @@ from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format import arrays as stored_arrays
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.array_memory import tracing_arrays
 from support.covering import few_of
 from support.lanes import flip_bit
-from support.scratch import merging
+from support.scratch import merging, small_chunks
 from support.stopping import StoppedError, StoppingCluster
 from support.twice import TwiceCluster
 
 HERE = InProcessCluster()
 NUM_VERTICES, WIDTH, UNKNOWN = 700, 3, 50
 FAN_IN = 3
-SMALL = merging(FAN_IN)
+SMALL = replace(merging(FAN_IN), task_pieces=2, bucket_bytes=1500, routed_bytes=1000)
 
 
 def ids_of(kind: str) -> list[str]:
@@ -97,12 +96,9 @@ def ingest(dataset: Dataset, files: dict[str, str], cluster: Cluster = HERE) -> 
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make many chunks, buckets, ranges and runs of little data; ``SMALL`` makes many merges."""
-    monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", 512)
-    monkeypatch.setattr(vertex_rows, "TASK_PIECES", 2)
-    monkeypatch.setattr(lookup, "BUCKET_BYTES", 1500)
+    """Make many chunks and ranges of little data; ``SMALL`` makes many buckets, runs and merges."""
+    small_chunks(monkeypatch, 512)
     monkeypatch.setattr(routing, "BOUNDS_PER_TASK", 4)
-    monkeypatch.setattr(routing, "RUN_BYTES", 1000)
     monkeypatch.setattr(keyed_rows, "_BLOCK_BYTES", 400)
     monkeypatch.setattr(keyed_rows, "_BLOCK_VALUES", 80)
     monkeypatch.setattr(routed_table, "BLOCK_BYTES", 200)
@@ -194,14 +190,13 @@ def test_files_that_are_damaged_between_a_kill_and_the_next_run_are_made_again(
 
 
 def test_the_number_of_workers_and_their_memory_may_change_after_a_kill(
-    catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, tmp_path: Path, small: None, undisturbed: Undisturbed
 ) -> None:
     dataset = store(catalog, tmp_path, "numbers")
     files = write_table(tmp_path, "csv", *table_of("numbers"))
     for tasks, run_bytes in ((12, 400), (12, 3000), (6, 500)):
-        monkeypatch.setattr(routing, "RUN_BYTES", run_bytes)
         with pytest.raises(StoppedError):
-            ingest(dataset, files, StoppingCluster(tasks, SMALL))
+            ingest(dataset, files, StoppingCluster(tasks, replace(SMALL, routed_bytes=run_bytes)))
     assert ingest(dataset, files, ThreadedCluster(3, DEFAULT_MEMORY, SMALL)).artifact.digest == undisturbed.digest
 
 
@@ -242,18 +237,16 @@ def test_tasks_and_opens_are_those_that_are_counted(
     small: None,
     bucket_bytes: int,
     fewer_buckets: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup, "BUCKET_BYTES", bucket_bytes)
     # One run for each range, so that their number is known.
-    monkeypatch.setattr(routing, "RUN_BYTES", 1 << 20)
-    dataset, cluster = store(catalog, tmp_path, "kept"), OpenCounter(SMALL)
+    scratch = replace(SMALL, bucket_bytes=bucket_bytes, routed_bytes=1 << 20)
+    dataset, cluster = store(catalog, tmp_path, "kept"), OpenCounter(scratch)
     files = write_table(tmp_path, "csv", *table_of("kept"))
     source = open_vertices("keyed", (), files, dataset.graph())
     ingest(dataset, files, cluster)
     shape = (NUM_VERTICES, WIDTH)
-    rows = vertex_rows.task_rows(shape, np.dtype(np.float32))
-    cut = VertexBuckets(NUM_VERTICES, rows, Column("value", "float32", (WIDTH,)), 8)
+    rows = vertex_rows.task_rows(shape, np.dtype(np.float32), scratch)
+    cut = VertexBuckets(NUM_VERTICES, rows, Column("value", "float32", (WIDTH,)), 8, bucket_bytes)
     assert isinstance(source, JoinedVertices)
     table = source.source_of("feature")
     assert isinstance(table, KeyedSource)
@@ -262,9 +255,9 @@ def test_tasks_and_opens_are_those_that_are_counted(
     assert len(levels) > 2
     # Spans without buckets are neither merged nor counted.
     assert (cut.num_buckets < levels[-1].spans) == fewer_buckets
-    writer = ArtifactWriter(Path(), "vertices", "", scratch=SMALL)
+    writer = ArtifactWriter(Path(), "vertices", "", scratch=scratch)
     plan = TablePlan("feature", cut, ranges, NUM_VERTICES + UNKNOWN, num_bytes, DEFAULT_MEMORY, writer)
-    phases = count(vertex_phases([ArrayPlan("feature", shape, np.dtype(np.float32), plan)]))
+    phases = count(vertex_phases([ArrayPlan("feature", shape, np.dtype(np.float32), plan, writer)]))
     functions = {
         "cut ids": "cut_ids",
         "route rows": "route_rows",

@@ -152,14 +152,17 @@ def test_integers_that_float64_lacks_are_refused_in_binary_files(
         list(source.read(source.ranges()[0]))
 
 
-@pytest.mark.parametrize("ids", ["keep", "names"])
 @pytest.mark.parametrize(
-    ("time", "reason"),
-    [
-        ("20240131235959.123", "expected a time that float64 holds with all its digits"),
-        ("nan", "found NaN"),
-        ("noon", "expected a number"),
-    ],
+    ("ids", "time", "reason"),
+    few_of(
+        ["keep", "names"],
+        [
+            pytest.param("20240131235959.123", "expected a time that float64 holds with all its digits"),
+            pytest.param("nan", "found NaN"),
+            pytest.param("noon", "expected a number"),
+        ],
+        together=1,
+    ),
 )
 def test_times_that_would_be_rounded_are_refused_with_their_line(
     catalog: Catalog, tmp_path: Path, time: str, reason: str, ids: str
@@ -291,7 +294,7 @@ def test_times_of_other_edges_are_refused(both: tuple[Dataset, Graph, Graph], tm
     source = text_edges(tmp_path, replaced, ["5"] * (len(pairs) - 1) + ["6"])
     other = ingest_graph(dataset, source, IngestOptions(undirected=True, merge="max"), here, allow_others=True)
     assert (other.block_nnz, other.block_rows) == (graph.block_nnz, graph.block_rows)
-    with pytest.raises(InputError, match="block 0 has other edges than the graph; ingest both from the same edges"):
+    with pytest.raises(InputError, match=r"block 0 .* edges"):
         draw_links(dataset, graph, DrawOptions(by="time", times=other.artifact.key), here)
     source = text_edges(tmp_path, pairs[:-300], ["5"] * (len(pairs) - 300))
     fewer = ingest_graph(dataset, source, IngestOptions(undirected=True, merge="max"), here, allow_others=True)
@@ -327,5 +330,5 @@ def test_what_times_cannot_be_is_refused(catalog: Catalog, tmp_path: Path) -> No
     with pytest.raises(InputError, match="has no option times"):
         open_edges(None, [str(tmp_path / "e.npy")], {"times": True})
     np.savez(tmp_path / "e.npz", edge_index=np.zeros((2, 3), np.int64))
-    with pytest.raises(InputError, match="the file has no times; expected an array edge_time or time or data"):
+    with pytest.raises(InputError, match=r"no times.* edge_time or time or data"):
         open_edges(None, [str(tmp_path / "e.npz")], {"times": True})

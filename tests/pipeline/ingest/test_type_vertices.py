@@ -17,6 +17,8 @@ from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
+from gnnloom.storage.disk.work_folder import Scratch
+from support.scratch import small_chunks
 from support.stopping import run_in_steps
 
 
@@ -25,9 +27,7 @@ from support.stopping import run_in_steps
 def test_bytes_do_not_depend_on_where_the_stage_was_stopped(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: bool
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.ingest.vertex_rows.TASK_PIECES", 1)
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 64)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.tables.routing.RUN_BYTES", 1000)
+    small_chunks(monkeypatch, 64)
     rng = np.random.default_rng(0)
     ids = [f"u{each}é" for each in range(300)] if names else list(range(0, 900, 3))
     rows = rng.permutation(300)
@@ -49,7 +49,8 @@ def test_bytes_do_not_depend_on_where_the_stage_was_stopped(
         np.testing.assert_array_equal(stored.label(), users["y"].to_numpy()[order])
         return stored.artifact.digest
 
-    whole = ingest("whole", InProcessCluster())
-    digest, ran = run_in_steps(lambda cluster: ingest("stopped", cluster), 7)
+    scratch = Scratch(task_pieces=1, routed_bytes=1000)
+    whole = ingest("whole", InProcessCluster(scratch=scratch))
+    digest, ran = run_in_steps(lambda cluster: ingest("stopped", cluster), 7, scratch=scratch)
     assert digest == whole
     assert len([name for name, _ in ran if name == "write_vertex_rows"]) >= 8

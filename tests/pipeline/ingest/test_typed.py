@@ -23,18 +23,14 @@ from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, InProcessCluster
 from gnnloom.storage import Catalog, TypedGraph
 from gnnloom.storage.disk.files import write_json
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import ExistsError, FormatError, GnnloomError, InputError
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.format.schema import array_files
 from support.covering import examples
 from support.lanes import flip_bit
 from support.stopping import run_in_steps
-from support.typed_tables import FEW_KEYS, TypedProblem, check, in_many_files, random_problem
-
-
-@pytest.fixture
-def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_many_files(monkeypatch)
+from support.typed_tables import MANY_BLOCKS, MANY_FILES, TypedProblem, check, random_problem
 
 
 @pytest.mark.parametrize("unknown", ["add", "drop"])
@@ -52,18 +48,14 @@ def test_a_graph_is_what_numpy_makes_of_its_tables(catalog: Catalog, tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("unknown", ["add", "drop"])
 def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path, unknown: str) -> None:
     problem = random_problem(2, unknown=unknown)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 1 << 20)
-        patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 1 << 20)
-        whole = problem.ingest(catalog.create("whole"), tmp_path / "tables")
+    whole = problem.ingest(catalog.create("whole"), tmp_path / "tables", InProcessCluster(scratch=MANY_BLOCKS))
     check(whole, problem)
     assert whole.relation("buys").num_blocks > 2
     stopped, ran = run_in_steps(
-        lambda cluster: problem.ingest(catalog.create("stopped"), tmp_path / "tables", cluster), 7, scratch=FEW_KEYS
+        lambda cluster: problem.ingest(catalog.create("stopped"), tmp_path / "tables", cluster), 7, scratch=MANY_FILES
     )
     assert len(ran) > 60
     assert stopped.artifact.digest == whole.artifact.digest
@@ -304,10 +296,9 @@ def test_all_edges_may_be_left_out(catalog: Catalog, tmp_path: Path) -> None:
 @pytest.mark.parametrize("role", ["", "weight", "time"])
 @pytest.mark.parametrize("capacity", [1 << 20, 8])
 def test_parallel_edges_are_kept_in_the_order_of_the_table(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, capacity: int
+    catalog: Catalog, tmp_path: Path, role: str, capacity: int
 ) -> None:
     """Two payments between the same accounts are two edges, however few entries are sorted at a time."""
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.blocks.block_capacity", lambda *_: capacity)
     rng = np.random.default_rng(3)
     payer, payee, amount = rng.integers(0, 6, 120), rng.integers(0, 4, 120), rng.integers(1, 1000, 120)
     # More copies of one edge than are sorted at a time.
@@ -316,7 +307,8 @@ def test_parallel_edges_are_kept_in_the_order_of_the_table(
     (tmp_path / "payments.csv").write_text("\n".join(["from,to,amount", *lines]) + "\n")
     columns = "from,to" + (f",amount as {role}" if role else "")
     relations = parse_relations([f"account,pays,shop={tmp_path / 'payments.csv'}:{columns}"])
-    how = IngestOptions(merge="keep"), TypedOptions(), InProcessCluster()
+    cluster = InProcessCluster(scratch=Scratch(sorted_entries=capacity))
+    how = IngestOptions(merge="keep"), TypedOptions(), cluster
     graph = ingest_typed_graph(catalog.create("g"), TypedTables.open(relations, {}, {}), *how)
     pays = graph.relation("pays")
     order = np.lexsort((np.arange(120), payer, payee))
@@ -339,5 +331,5 @@ def test_parallel_edges_are_kept_in_the_order_of_the_table(
 def test_graphs_without_types_keep_no_equal_edges(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "e.txt").write_text("0 1\n0 1\n1 2\n")
     source = open_edges(None, [str(tmp_path / "e.txt")])
-    with pytest.raises(InputError, match="keep"):
+    with pytest.raises(InputError, match="merge 'keep'"):
         ingest_graph(catalog.create("g"), source, IngestOptions(merge="keep"), InProcessCluster())

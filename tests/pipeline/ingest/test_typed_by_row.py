@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gnnloom
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.divide import DividePlan, Division
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -23,7 +25,7 @@ from gnnloom.storage.artifacts.typed.typed_names import distinct_names
 from gnnloom.storage.errors import GnnloomError, InputError
 from support.covering import examples
 from support.stopping import run_in_steps
-from support.typed_tables import FEW_KEYS, in_many_files
+from support.typed_tables import FEW_KEYS, MANY_BLOCKS, MANY_FILES
 
 
 def _ingest(dataset: Dataset, folder: Path, unknown: str = "drop", cluster: Cluster | None = None) -> TypedGraph:
@@ -79,12 +81,8 @@ def _random(seed: int, edges: int = 300, *, names: bool = False) -> tuple[pd.Dat
     return pd.DataFrame({"from": ends[0], "to": ends[1], "word": words, "w": rng.integers(1, 9, edges)}), vertices
 
 
-@pytest.fixture
-def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_many_files(monkeypatch)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.numbered.CHUNK_EDGES", 40)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.divide.CHUNK_EDGES", 7)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.divide.RANGE_EDGES", 16)
+#: Many files and blocks, of which a few edges are read at a time.
+FEW_EDGES = replace(MANY_FILES, read_edges=7)
 
 
 @pytest.mark.slow
@@ -104,17 +102,13 @@ def test_tables_of_several_types_and_relations(catalog: Catalog, tmp_path: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_files")
 def test_bytes_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path) -> None:
     edges, vertices = _random(2)
     _write(tmp_path / "t", edges, vertices)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 1 << 20)
-        patch.setattr("gnnloom.pipeline.ingest.keys.merge.working_memory", lambda _: 1 << 20)
-        whole = _ingest(catalog.create("whole"), tmp_path / "t")
+    whole = _ingest(catalog.create("whole"), tmp_path / "t", cluster=InProcessCluster(scratch=MANY_BLOCKS))
     _check(whole, edges, vertices)
     stopped, ran = run_in_steps(
-        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "t", cluster=cluster), 23, scratch=FEW_KEYS
+        lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "t", cluster=cluster), 23, scratch=FEW_EDGES
     )
     assert len(ran) > 80
     assert stopped.artifact.digest == whole.artifact.digest
@@ -158,6 +152,19 @@ def test_bad_input_gets_one_error(
         _ingest(catalog.create("g"), tmp_path, unknown)
 
 
+def test_types_of_rows_that_look_alike_are_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "facts.csv").write_text("from,to,word\nann,m1,saw\nbob,m2,saw\n")
+    (tmp_path / "all.csv").write_text("id,kind\nann,person\nbob,person\nm1,movie\nm2,movies\n")
+    gnnloom.ingest(
+        "g",
+        relations={("*", "*", "*"): f"{tmp_path / 'facts.csv'}:from,to,word as relation"},
+        vertices={"*": f"{tmp_path / 'all.csv'}:id,kind as type"},
+        workers=0,
+        catalog=tmp_path / "catalog",
+    )
+    assert "types movie and movies, with 1 vertex and 1 vertex" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -172,12 +179,11 @@ def test_words_become_names(words: list[str], names: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_files")
 def test_the_division_runs_the_tasks_that_are_counted(catalog: Catalog, tmp_path: Path) -> None:
     edges, vertices = _random(4, 60)
     _write(tmp_path, edges, vertices)
     graph, ran = run_in_steps(
-        lambda cluster: _ingest(catalog.create("g"), tmp_path, cluster=cluster), 10**6, scratch=FEW_KEYS
+        lambda cluster: _ingest(catalog.create("g"), tmp_path, cluster=cluster), 10**6, scratch=FEW_EDGES
     )
     planned = graph.artifact.measured["plan"]
     relations = parse_relations([f"*,*,*={tmp_path / 'edges.csv'}:from,to,word as relation,w as weight"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,13 @@ def _check(graph: TypedGraph, table: pd.DataFrame, merge: str = "keep") -> None:
 
 @pytest.fixture
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many files, chunks, blocks and tasks."""
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 5000)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.keys.numbered.CHUNK_EDGES", 40)
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
-    monkeypatch.setattr("gnnloom.pipeline.ingest.typed.edge_columns._STEP", 17)
+    """Many chunks, which make many tasks."""
     monkeypatch.setattr("gnnloom.pipeline.ingest.typed.edge_columns.CHUNK_BYTES", 256)
+
+
+MANY_BLOCKS = replace(SMALL_LANES, block_entries=60)
+#: Many files, and steps of a few edges.
+MANY_STEPS = replace(MANY_BLOCKS, gathered_bytes=5000, read_edges=40, step_entries=17)
 
 
 @pytest.mark.slow
@@ -118,15 +120,12 @@ def test_bytes_do_not_depend_on_memory_interruptions_or_workers(catalog: Catalog
     table = _random(2)
     for number in range(3):
         table[number * 100 : number * 100 + 100].to_csv(tmp_path / f"pay-{number}.csv", index=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 1 << 20)
-        patch.setattr("gnnloom.pipeline.ingest.typed.edge_columns._STEP", 1 << 20)
-        whole = _ingest(catalog.create("whole"), tmp_path / "pay-*.csv")
+    whole = _ingest(catalog.create("whole"), tmp_path / "pay-*.csv", cluster=InProcessCluster(scratch=MANY_BLOCKS))
     _check(whole, table)
     stopped, ran = run_in_steps(
         lambda cluster: _ingest(catalog.create("stopped"), tmp_path / "pay-*.csv", cluster=cluster),
         31,
-        scratch=SMALL_LANES,
+        scratch=MANY_STEPS,
     )
     assert len([name for name, _ in ran if name in {"route_values", "route_places", "write_arrays"}]) > 15
     assert stopped.artifact.digest == whole.artifact.digest
@@ -303,15 +302,13 @@ def test_columns_of_divided_tables_follow_their_edges(
 @pytest.mark.usefixtures("many_files")
 def test_bytes_of_divided_columns_do_not_depend_on_memory_or_interruptions(catalog: Catalog, tmp_path: Path) -> None:
     table, vertices = _divided(7, 200)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnnloom.pipeline.ingest.keys.collect.gathered_memory", lambda _: 1 << 20)
-        patch.setattr("gnnloom.pipeline.ingest.typed.edge_columns._STEP", 1 << 20)
-        whole = _ingest_divided(catalog.create("whole"), tmp_path, table, vertices)
+    cluster = InProcessCluster(scratch=MANY_BLOCKS)
+    whole = _ingest_divided(catalog.create("whole"), tmp_path, table, vertices, cluster=cluster)
     _check_divided(whole, table, vertices)
     stopped, _ = run_in_steps(
         lambda cluster: _ingest_divided(catalog.create("stopped"), tmp_path, table, vertices, cluster=cluster),
         23,
-        scratch=SMALL_LANES,
+        scratch=MANY_STEPS,
     )
     assert stopped.artifact.digest == whole.artifact.digest
     assert stopped.artifact.facts == whole.artifact.facts

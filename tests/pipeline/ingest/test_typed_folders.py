@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import gnnloom
+from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.storage import TypedGraph
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
@@ -101,33 +102,82 @@ def test_folders_that_contradict_themselves_are_refused(tmp_path: Path, name: st
 
 
 @pytest.mark.slow
-def test_a_hetero_data_goes_there_and_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["object", "file", "dict", "collated"])
+def test_a_hetero_data_goes_there_and_back(tmp_path: Path, form: str) -> None:
     torch = pytest.importorskip("torch")
     data = pytest.importorskip("torch_geometric.data").HeteroData()
     generator = torch.Generator().manual_seed(0)
-    data["user"].num_nodes, data["item"].x, data["lonely one"].num_nodes = 7, torch.rand(5, 2), 3
+    data["user"].num_nodes, data["lonely one"].num_nodes = 7, 3
+    data["item"].x, data["item"].y = torch.rand(5, 2), torch.tensor([0, 1, -1, 1, 0])
+    for at, name in enumerate(("train_mask", "val_mask", "test_mask")):
+        data["item"][name] = torch.arange(5) % 4 == at
     for triplet in (("user", "to", "item"), ("item", "to", "user"), ("user", "follows", "user")):
         sizes = [data[triplet[end]].num_nodes for end in (0, 2)]
         ends = [torch.randint(size - 1, (12,), generator=generator) for size in sizes]
         data[triplet].edge_index = torch.stack(ends)
-        data[triplet].edge_attr = torch.rand(12, 2, generator=generator)
+        data[triplet].edge_attr = torch.rand(12, 2, generator=generator).to(
+            torch.float16 if "to" in triplet else torch.float32
+        )
         data[triplet].edge_label = torch.randint(4, (12,), generator=generator)
+        data[triplet].time = torch.randint(1000, (12,), generator=generator)
+    # A single number is sorted with its edge.
+    data["user", "rates", "item"].edge_index = torch.tensor([[4, 0, 2], [1, 3, 0]])
+    data["user", "rates", "item"].edge_weight = torch.tensor([0.5, 2.0, 1.0])
+    # Views of other tensors.
     data["user", "rev_follows", "user"].edge_index = data["user", "follows", "user"].edge_index.flip(0)
-    dataset = gnnloom.ingest("g", data, merge="keep", workers=0, catalog=tmp_path / "catalog")
+    data["item", "owned", "user"].edge_index = torch.tensor([[0, 1], [3, 4], [2, 0]]).T
+    source: Any = data
+    if form != "object":
+        source = tmp_path / "data.pt"
+        torch.save({"file": data, "dict": data.to_dict(), "collated": (data, None)}[form], source)
+    dataset = gnnloom.ingest("g", source, merge="keep", workers=0, catalog=tmp_path / "catalog")
     found = dataset.to_pyg()
     assert {name: found[name].num_nodes for name in found.node_types} == {"item": 5, "lonely_one": 3, "user": 7}
+    for name in ("x", "y", "train_mask", "val_mask", "test_mask"):
+        np.testing.assert_array_equal(found["item"][name].numpy(), data["item"][name].numpy())
     names = {
         ("user", "user_to_item", "item"): ("user", "to", "item"),
         ("item", "item_to_user", "user"): ("item", "to", "user"),
         ("user", "follows", "user"): ("user", "follows", "user"),
+        ("user", "rates", "item"): ("user", "rates", "item"),
+        ("item", "owned", "user"): ("item", "owned", "user"),
     }
     assert set(found.edge_types) == set(names)
     for own, given in names.items():
         index = data[given].edge_index.numpy()
-        order = np.lexsort((np.arange(12), index[0], index[1]))
+        order = np.lexsort((np.arange(index.shape[1]), index[0], index[1]))
         np.testing.assert_array_equal(found[own].edge_index.numpy(), index[:, order])
-        np.testing.assert_array_equal(found[own].edge_attr.numpy(), data[given].edge_attr.numpy()[order])
-        np.testing.assert_array_equal(found[own].edge_label.numpy(), data[given].edge_label.numpy()[order])
+        for value in {"edge_attr", "edge_label", "time", "edge_weight"} & set(data[given]):
+            np.testing.assert_array_equal(found[own][value].numpy(), data[given][value].numpy()[order])
+    assert not [each for each in dataset.verify() if each.problem]
+
+
+def test_a_file_with_a_hetero_data_is_shown_and_runs_no_code(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    ends = torch.tensor([[0, 1], [1, 2]])
+    content: dict[Any, Any] = {"a": {"num_nodes": 3}, ("a", "to", "a"): {"edge_index": ends, "unread": ends}}
+    torch.save(content, tmp_path / "a.pt")
+    found = described_tables(str(tmp_path / "a.pt"), None)
+    assert found is not None
+    opened: Any = found.relations[0][1].opened
+    # No tensor is in memory.
+    assert all(array.is_mapped for array in opened.stored_arrays())
+    shown = repr(gnnloom.look(str(tmp_path / "a.pt")))
+    assert "relation to, from a to a" in shown
+    assert "unread" in shown
+    for changed, message in (
+        ({"b": {"x": tmp_path}}, "pathlib"),
+        ({("a", "to", "b", "c"): {}}, "keys"),
+        ({("a", "to", "b"): ends}, "'to', 'b'"),
+        ({"a": {}}, "num_nodes"),
+        ({"a": {"num_nodes": -1}}, "num_nodes"),
+        ({("a", "to", "a"): {"edge_index": ends, "edge_label": torch.rand(2)}}, "edge_label"),
+        ({("a", "to", "a"): {"edge_index": ends, "time": torch.rand(2, 2)}}, "time"),
+        ({("a", "to", "a"): {"edge_index": ends.float()}}, "edge_index"),
+    ):
+        torch.save(content | changed, tmp_path / "b.pt")
+        with pytest.raises(GnnloomError, match=message):
+            gnnloom.ingest("g", tmp_path / "b.pt", workers=0, catalog=tmp_path / "catalog")
 
 
 def test_a_hetero_data_that_is_not_whole_is_refused(tmp_path: Path) -> None:

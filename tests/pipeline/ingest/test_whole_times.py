@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gnnloom
 from gnnloom.storage.errors import GnnloomError
-from support.covering import examples
+from support.covering import examples, few_of
 
 #: A time as the LDBC's generator writes them; odd numbers near it have no float64.
 FIRST = 20100313073721719
@@ -47,8 +47,14 @@ def _wanted(table: pd.DataFrame) -> list[tuple[int, ...]]:
     return sorted(zip(*(table[name].tolist() for name in "abt"), strict=True))
 
 
-@pytest.mark.parametrize("columns", ["a,b,t as time", "a,b,t as time,w as weight"])
-@pytest.mark.parametrize("kind", ["csv", "parquet", "text in parquet", "frame", "two files"])
+@pytest.mark.parametrize(
+    ("columns", "kind"),
+    few_of(
+        ["a,b,t as time", "a,b,t as time,w as weight"],
+        ["csv", "parquet", "text in parquet", "frame", "two files"],
+        together=1,
+    ),
+)
 def test_every_digit_is_kept_on_every_way_in(tmp_path: Path, kind: str, columns: str) -> None:
     pytest.importorskip("torch_geometric.nn")
     table, path = _table(), tmp_path / ("e.parquet" if "parquet" in kind else "e.csv")

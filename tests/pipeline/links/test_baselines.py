@@ -21,6 +21,7 @@ from gnnloom.storage.format.artifact import Artifact
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import store_links as store_given_links
+from support.scratch import small_chunks
 
 
 def graph_of(*, symmetric: bool, weighted: bool, loops: bool) -> Any:
@@ -77,7 +78,7 @@ def check_scores(dataset: Dataset, links: Links, split: str, kind: str) -> None:
 def test_scores_are_those_of_scipy(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, symmetric: bool, weighted: bool, loops: bool
 ) -> None:
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 500)
+    small_chunks(monkeypatch, 500)
     monkeypatch.setattr("gnnloom.pipeline.links.baselines.STEP_ROWS", 7)
     dataset = store(catalog, symmetric=symmetric, weighted=weighted, loops=loops)
     (ingested,) = dataset.ingested_graphs()

@@ -163,5 +163,5 @@ def test_too_few_vertices_and_links_with_negatives_are_refused(catalog: Catalog)
         draw_hard_negatives(dataset, links, HardOptions(negatives=140), InProcessCluster())
     assert len(dataset.artifacts("links")) == 1
     found = draw_hard_negatives(dataset, links, HardOptions(negatives=4), InProcessCluster())
-    with pytest.raises(InputError, match="expected pairs without values and without negatives of their own"):
+    with pytest.raises(InputError, match=r"pairs without values .*negatives"):
         draw_hard_negatives(dataset, found, HardOptions(), InProcessCluster())

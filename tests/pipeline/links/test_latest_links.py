@@ -23,6 +23,7 @@ from gnnloom.storage.matrix.random_numbers import stream_key
 from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import mixed, pairs_of
+from support.scratch import small_chunks
 from support.small_stages import SMALL_FILES, make_small
 from support.stopping import StoppingCluster, run_in_steps, workers_and_tasks
 
@@ -79,7 +80,7 @@ def test_the_latest_edges_are_those_of_numpy(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, times: str, case: tuple[bool, float]
 ) -> None:
     symmetric, disjoint = case
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 500)
+    small_chunks(monkeypatch, 500)
     dataset, (pairs, time) = store(catalog, times, symmetric=symmetric)
     links = draw(dataset, valid=0.05, test=0.1, disjoint=disjoint, seed=4)
     counts = {"test": len(pairs) // 10, "valid": len(pairs) // 20}

@@ -23,6 +23,7 @@ from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.links import pairs_of
 from support.stopping import StoppingCluster
@@ -76,8 +77,7 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("kind", GRAPHS)
-@pytest.mark.parametrize("disjoint", [0.0, 0.3])
+@pytest.mark.parametrize(("kind", "disjoint"), few_of(GRAPHS, [0.0, 0.3], together=1))
 def test_links_of_symmetric_data_are_those_of_the_undirected_graph(
     catalog: Catalog, kind: str, disjoint: float, caplog: pytest.LogCaptureFixture
 ) -> None:

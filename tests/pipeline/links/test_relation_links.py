@@ -27,28 +27,28 @@ from gnnloom.storage.artifacts.links import CLASS, NUMBER, Links
 from gnnloom.storage.artifacts.typed.mapped_graph import map_relations, map_reverses
 from gnnloom.storage.artifacts.typed.typed_graph import KeptEdges
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.random_numbers import stream_key
 from support.damage import replace_array
 from support.links import mixed
+from support.scratch import small_chunks
 from support.stopping import run_in_steps
-from support.typed_tables import FEW_KEYS, in_many_files
+from support.typed_tables import MANY_FILES
 
 #: Bytes of a class and of a number on disk.
 VALUE_BYTES = {CLASS: 8, NUMBER: 4}
 _GOLDEN = 0x9E3779B97F4A7C15
+#: Many blocks, and steps of few rows and entries.
+STEPS = Scratch(block_entries=60, range_rows=3, step_entries=40)
+HERE = InProcessCluster(scratch=STEPS)
 
 
 @pytest.fixture
 def stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Dataset, TypedGraph]:
     """Payments with columns, some of them parallel, and relations with a weight, without values, and with a time."""
-    in_many_files(monkeypatch)
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 1000)
-    monkeypatch.setattr("gnnloom.storage.shards.block_ranges.RANGE_ROWS", 3)
-    for name in ("edge_keys.STEP_ENTRIES", "negative_pools.STEP_ENTRIES", "relation.kept_edges.STEP_EDGES"):
-        monkeypatch.setattr(f"gnnloom.pipeline.links.{name}", 40)
-    monkeypatch.setattr("gnnloom.pipeline.links.negative_pools.STEP_PAIRS", 10)
+    small_chunks(monkeypatch, 1000)
     monkeypatch.setattr("gnnloom.pipeline.links.pair_arrays.CHUNKS_PER_TASK", 1)
     rng = np.random.default_rng(5)
     user, shop = rng.integers(0, 30, (3, 500)), rng.integers(0, 12, 300)
@@ -70,7 +70,7 @@ def stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         file.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
         given.append(f"{name}={file}:from,to{columns}")
     dataset = catalog.create("shop")
-    how = IngestOptions(merge="keep"), TypedOptions(), InProcessCluster(scratch=FEW_KEYS)
+    how = IngestOptions(merge="keep"), TypedOptions(), InProcessCluster(scratch=MANY_FILES)
     return dataset, ingest_typed_graph(dataset, TypedTables.open(parse_relations(given), {}, {}), *how)
 
 
@@ -90,9 +90,7 @@ def _keys(name: str, ends: NDArray[np.int64], seed: int, *, together: bool) -> l
 
 def _draw(stored: tuple[Dataset, TypedGraph], name: str, cluster: Any = None, **options: Any) -> Links:
     dataset, graph = stored
-    return draw_relation_links(
-        dataset, graph.relation(name), DrawOptions(relation=name, **options), cluster or InProcessCluster()
-    )
+    return draw_relation_links(dataset, graph.relation(name), DrawOptions(relation=name, **options), cluster or HERE)
 
 
 def _expected(keys: list[Any], can_be: NDArray[np.bool_], counts: list[int]) -> list[NDArray[np.int64]]:
@@ -177,7 +175,9 @@ def test_random_links_of_a_relation(stored: tuple[Dataset, TypedGraph], name: st
     together = is_square and options.get("reciprocal") != "apart"
     can_be = ends[:, 0] != ends[:, 1] if is_square else np.ones(len(ends), np.bool_)
     assert is_square or (ends[:, 0] == ends[:, 1]).any()
-    links, ran = run_in_steps(lambda cluster: _draw(stored, name, cluster, valid=0.2, test=0.1, **options), 7)
+    links, ran = run_in_steps(
+        lambda cluster: _draw(stored, name, cluster, valid=0.2, test=0.1, **options), 7, scratch=STEPS
+    )
     assert len(ran) > 20
     total = int(can_be.sum())
     counts = [total // 10, total // 5]
@@ -216,7 +216,7 @@ def test_pairs_have_the_label_or_the_weight_of_their_edges(
         project_relation_links(dataset, relation, DrawOptions(relation=name, negatives=0, values=each, **options), 1)
         for each in (values, None)
     ]
-    links, ran = run_in_steps(lambda cluster: _draw(stored, name, cluster, values=values, **options), 7)
+    links, ran = run_in_steps(lambda cluster: _draw(stored, name, cluster, values=values, **options), 7, scratch=STEPS)
     bare = _draw(stored, name, negatives=0, **options)
     assert len(ran) > 20
     for split in ("train", "valid", "test"):

@@ -44,43 +44,35 @@ def sort(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
-def test_bytes_do_not_depend_on_the_buffer(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
-) -> None:
+def test_bytes_do_not_depend_on_the_buffer(catalog: Catalog, tmp_path: Path, weighted: bool) -> None:
     rng = np.random.default_rng(1)
     u, v = rng.integers(0, 3000, (2, 20_000))
     v[:7000] = 77  # a hub
     u[:1000], v[:1000] = 5, 6  # many copies of one edge
     source = write_edges(tmp_path / "edges", u, v, rng.random(20_000) if weighted else None)
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 17_000)
-    large = sort(catalog, "large", source, SortOptions(undirected=True)).artifact.digest
+    scratch = replace(SMALL_LANES, block_entries=17_000)
+    large = sort(catalog, "large", source, SortOptions(undirected=True), scratch).artifact.digest
     for capacity in (100, 10_000):
-        monkeypatch.setattr(row_blocks, "block_capacity", lambda *_, capacity=capacity: capacity)
-        small = sort(catalog, f"small-{capacity}", source, SortOptions(undirected=True))
+        few = replace(scratch, sorted_entries=capacity)
+        small = sort(catalog, f"small-{capacity}", source, SortOptions(undirected=True), few)
         assert small.artifact.digest == large
 
 
-def test_bytes_do_not_depend_on_how_the_source_is_cut(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 20_000)
+def test_bytes_do_not_depend_on_how_the_source_is_cut(catalog: Catalog, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     # Ids rise along the source, so that the spill files have buckets of different sizes.
     u, v = np.sort((rng.random((2, 50_000)) ** 8 * (1 << 21)).astype(np.int64))
     options = SortOptions(undirected=True, self_loops="keep")
-    digests = set()
+    digests, scratch = set(), replace(SMALL_LANES, block_entries=20_000)
     for number, (range_edges, chunk_edges) in enumerate([(50_000, 50_000), (7777, 1000), (20_000, 333)]):
         source = write_edges(tmp_path / "edges", u, v, u % 7 + 0.1, range_edges=range_edges, chunk_edges=chunk_edges)
-        digests.add(sort(catalog, f"cut-{number}", source, options).artifact.digest)
+        digests.add(sort(catalog, f"cut-{number}", source, options, scratch).artifact.digest)
     assert len(digests) == 1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_edges_that_all_have_their_reverse_are_counted(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
-) -> None:
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 3000)
-    monkeypatch.setattr(row_blocks, "block_capacity", lambda *_: 700)
+def test_edges_that_all_have_their_reverse_are_counted(catalog: Catalog, tmp_path: Path, weighted: bool) -> None:
+    scratch = replace(SMALL_LANES, block_entries=3000, sorted_entries=700)
     u, v = np.random.default_rng(4).integers(0, 1 << 17, (2, 5000)) // 8
     ends = np.unique(np.stack([np.minimum(u, v), np.maximum(u, v)]), axis=1)
     # Repeated edges are merged before they are compared, and loops do not count.
@@ -95,7 +87,7 @@ def test_edges_that_all_have_their_reverse_are_counted(
     }
     for number, (change, (sources, targets, values)) in enumerate(changes.items()):
         source = write_edges(tmp_path / f"edges-{number}", sources, targets, values if weighted else None)
-        graph = sort(catalog, f"g{number}", source, SortOptions(compares_directions=True))
+        graph = sort(catalog, f"g{number}", source, SortOptions(compares_directions=True), scratch)
         assert graph.num_blocks > 2
         expected = 2 * int(np.count_nonzero(ends[0] != ends[1])) if change == "equal" else None
         assert graph.artifact.facts.get("reciprocal_edges") == expected, change
@@ -113,13 +105,12 @@ def test_edges_that_all_have_their_reverse_are_counted(
 def test_merging_files_before_they_are_sorted_changes_no_byte(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool, capacity: int
 ) -> None:
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 20_000)
-    rng = np.random.default_rng(4)
+    rng, scratch = np.random.default_rng(4), replace(SMALL_LANES, block_entries=20_000)
     # Files with buckets of different sizes, and edges that occur several times, of which the first counts.
     u, v = np.sort((rng.random((2, 20_000)) ** 8 * (1 << 18)).astype(np.int64))
     source = write_edges(tmp_path / "edges", u, v, rng.random(20_000) if weighted else None, range_edges=2300)
     options = SortOptions(undirected=True, merge="first")
-    plain = sort(catalog, "plain", source, options)
+    plain = sort(catalog, "plain", source, options, scratch)
     opened: list[int] = []
 
     def counted(
@@ -129,9 +120,8 @@ def test_merging_files_before_they_are_sorted_changes_no_byte(
         opened.append(len(given))
         return spilled.unit_rows(files, given, form, units)
 
-    monkeypatch.setattr(spilled, "_STEP_ENTRIES", capacity)
     monkeypatch.setattr(row_blocks, "unit_rows", counted)
-    merged = sort(catalog, "merged", source, options, FEW_SPILLS)
+    merged = sort(catalog, "merged", source, options, replace(scratch, spill_files=3, merge_entries=capacity))
     assert merged.artifact.digest == plain.artifact.digest
     assert merged.artifact.manifest["arrays"] == plain.artifact.manifest["arrays"]
     # Nine files, merged by three; a block of more than one unit may lie in two spans.
@@ -169,10 +159,9 @@ def test_the_counted_bytes_are_those_on_disk_at_their_peak(
 
 @pytest.mark.parametrize("shape", [(3, 70_000), (70_000, 3), (5000, 5000)])
 def test_a_rectangular_matrix_is_that_of_scipy_however_it_is_sorted(
-    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]
+    catalog: Catalog, tmp_path: Path, shape: tuple[int, int]
 ) -> None:
     rng = np.random.default_rng(6)
-    monkeypatch.setattr(sort_plan, "BLOCK_ENTRIES", 4000)
     target, source = (rng.integers(0, size, 20_000) for size in shape)
     # The highest ids do not occur in all ranges, and some not at all.
     target[:9000] //= 2
@@ -181,7 +170,7 @@ def test_a_rectangular_matrix_is_that_of_scipy_however_it_is_sorted(
         "plain": write_edges(tmp_path / "edges", source, target, weight),
         "cut": write_edges(tmp_path / "edges", source, target, weight, range_edges=2300, chunk_edges=700),
     }
-    digests, scratch = set(), SMALL_LANES
+    digests, scratch = set(), replace(SMALL_LANES, block_entries=4000)
     for name, edges in written.items():
         with ArtifactWriter.begin(catalog.create(name).path, "graph", {}, {}, scratch, TYPED_VERSION) as writer:
             options = SortOptions(self_loops="keep")
@@ -191,8 +180,7 @@ def test_a_rectangular_matrix_is_that_of_scipy_however_it_is_sorted(
             whole = {"types": types, "relations": [facts], "nnz": facts["nnz"]}
             artifact = writer.commit(matrix.tasks, {"vertex": sum(shape)}, whole)
         digests.add(artifact.digest)
-        scratch = FEW_SPILLS
-        monkeypatch.setattr(row_blocks, "block_capacity", lambda *_: 700)
+        scratch = replace(scratch, spill_files=3, sorted_entries=700)
     relation = TypedGraph(artifact).relation("a")
     wanted = coo_array((weight, (target, source)), shape).tocsr()
     wanted.sum_duplicates()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,22 +11,29 @@ import pytest
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
+from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, TypedGraph
 from gnnloom.storage.artifacts.typed.reverses import Reverses
 from gnnloom.storage.checks.invariants import check_artifact
 from gnnloom.storage.errors import CorruptError
 from support.damage import replace_array
 from support.stopping import run_in_steps
-from support.typed_tables import TypedProblem, in_many_files, random_problem
+from support.typed_tables import MANY_FILES, TypedProblem, random_problem
+
+#: Many files, blocks and ranges of edges.
+SCRATCH = replace(MANY_FILES, read_edges=9)
+HERE = InProcessCluster(scratch=SCRATCH)
 
 
 @pytest.fixture
-def stored(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Dataset, TypedGraph]:
+def stored(catalog: Catalog, tmp_path: Path) -> tuple[Dataset, TypedGraph]:
     """Relations in many blocks, with parallel edges."""
-    in_many_files(monkeypatch)
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.transpose.RANGE_EDGES", 70)
     dataset = catalog.create("shop")
-    return dataset, random_problem(3).ingest(dataset, tmp_path / "tables", options=IngestOptions(merge="keep"))
+    return dataset, _ingest(dataset, tmp_path / "tables")
+
+
+def _ingest(dataset: Dataset, folder: Path) -> TypedGraph:
+    return random_problem(3).ingest(dataset, folder, HERE, IngestOptions(merge="keep"))
 
 
 def _check(reverses: Reverses, graph: TypedGraph) -> None:
@@ -52,7 +60,7 @@ def test_reverses_are_the_same_edges_however_often_the_stage_is_stopped(stored: 
     dataset, graph = stored
     assert any(each.parallel for each in graph.relations)
     assert max(each.num_blocks for each in graph.relations) > 3
-    reverses, ran = run_in_steps(lambda cluster: reverse_relations(dataset, graph, cluster), 9)
+    reverses, ran = run_in_steps(lambda cluster: reverse_relations(dataset, graph, cluster), 9, scratch=SCRATCH)
     assert len(ran) > 30
     _check(reverses, graph)
     assert all(finding.problem is None for finding in dataset.verify())
@@ -74,19 +82,18 @@ def test_relations_may_have_the_longest_names(catalog: Catalog, tmp_path: Path) 
 def test_workers_give_the_same_bytes(stored: tuple[Dataset, TypedGraph], tmp_path: Path, catalog: Catalog) -> None:
     dataset, graph = stored
     with open_cluster(ClusterOptions(workers=2)) as cluster:
+        cluster.scratch = SCRATCH
         shared = reverse_relations(dataset, graph, cluster)
     other = catalog.create("other")
-    again = random_problem(3).ingest(other, tmp_path / "tables", options=IngestOptions(merge="keep"))
-    with open_cluster(ClusterOptions(workers=0)) as cluster:
-        alone = reverse_relations(other, again, cluster)
+    again = _ingest(other, tmp_path / "tables")
+    alone = reverse_relations(other, again, HERE)
     assert shared.artifact.digest == alone.artifact.digest
     _check(alone, again)
 
 
 def test_wrong_reverses_are_damaged(stored: tuple[Dataset, TypedGraph]) -> None:
     dataset, graph = stored
-    with open_cluster(ClusterOptions(workers=0)) as cluster:
-        artifact = reverse_relations(dataset, graph, cluster).artifact
+    artifact = reverse_relations(dataset, graph, HERE).artifact
     check_artifact(dataset, artifact)
     path = "relation/rev_buys/block/00000"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.matrix_sort.union import UnionPlan, union_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
@@ -21,10 +23,12 @@ from support.covering import examples
 from support.damage import replace_array
 from support.stopping import run_in_steps
 from support.typed_dense import dense_union, ingest_kept, typed_problems
-from support.typed_tables import TypedProblem, in_many_files, random_problem
+from support.typed_tables import MANY_FILES, TypedProblem, random_problem
 
 DIRECTIONS = ("forward", "backward", "both")
-HERE = InProcessCluster()
+#: Relations in many blocks, whose rows are united in many steps.
+MANY_STEPS = replace(MANY_FILES, step_entries=9)
+HERE = InProcessCluster(scratch=MANY_STEPS)
 
 
 def _check(union: Graph, graph: TypedGraph, direction: str) -> None:
@@ -35,37 +39,29 @@ def _check(union: Graph, graph: TypedGraph, direction: str) -> None:
     assert (union.nnz, union.entries, union.symmetric) == (pattern.sum(), entries.sum(), direction == "both")
 
 
-@pytest.fixture
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relations in many blocks, whose rows are united in many steps."""
-    in_many_files(monkeypatch)
-    monkeypatch.setattr("gnnloom.storage.artifacts.typed.union.STEP_ENTRIES", 17)
-    monkeypatch.setattr("gnnloom.storage.artifacts.typed.union.STEP_ROWS", 11)
-
-
 def _stored(catalog: Catalog, folder: Path, seed: int) -> tuple[Dataset, TypedGraph]:
     dataset = catalog.create("shop")
-    return dataset, ingest_kept(random_problem(seed), dataset, folder / "tables")
+    return dataset, random_problem(seed).ingest(dataset, folder / "tables", HERE, IngestOptions(merge="keep"))
 
 
-@pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_union_is_the_relations_however_often_the_stage_is_stopped(
     catalog: Catalog, tmp_path: Path, direction: str
 ) -> None:
     dataset, graph = _stored(catalog, tmp_path, 3)
     reverses = reverse_relations(dataset, graph, HERE)
-    union, ran = run_in_steps(lambda cluster: union_graph(dataset, graph, UnionSpec(direction), cluster), 4)
+    union, ran = run_in_steps(
+        lambda cluster: union_graph(dataset, graph, UnionSpec(direction), cluster), 4, scratch=MANY_STEPS
+    )
     assert sum(name == "unite_block" for name, _ in ran) == union.num_blocks > 8
     _check(union, graph, direction)
     assert all(finding.problem is None for finding in dataset.verify())
     # The plan from stored sizes has the tasks that ran.
     counted = count(UnionPlan(TypedSizes.of(graph, reverses), UnionSpec(direction)).phases())
     assert sum(each.tasks for each in counted) == len({name for _, name in ran})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gnnloom.storage.artifacts.typed.union.STEP_ENTRIES", 1 << 20)
-        dataset.remove_artifact("transpose", union.artifact.key)
-        assert union_graph(dataset, graph, UnionSpec(direction), HERE).artifact.digest == union.artifact.digest
+    dataset.remove_artifact("transpose", union.artifact.key)
+    at_once = InProcessCluster(scratch=MANY_FILES)
+    assert union_graph(dataset, graph, UnionSpec(direction), at_once).artifact.digest == union.artifact.digest
 
 
 @settings(max_examples=examples(8), deadline=None)

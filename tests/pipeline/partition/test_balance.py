@@ -16,10 +16,10 @@ from gnnloom.pipeline.partition.measure.balance import (
     native_imbalance,
     repair_balance,
 )
-from gnnloom.pipeline.partition.multilevel import pieces
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.part_files import fill_empty_from_files
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.storage.disk.numpy_files import map_array
 from support.covering import examples
 from support.twice import TwiceCluster
@@ -62,11 +62,10 @@ def test_tasks_fill_empty_parts_with_the_same_vertices(
     part, weight = np.array(vertices, dtype=np.int64).T
     expected = part.astype(np.int32)
     weight_path, part_path = store_vector(folder / "weight.npy", weight), store_vector(folder / "part.npy", expected)
-    hypergraph = replace(DiskHypergraph.stated(len(part), 0, 0), weight_path=weight_path)
+    stated = DiskHypergraph.stated(len(part), 0, 0, steps=LevelSteps(task_vertices=rows))
+    hypergraph = replace(stated, weight_path=weight_path)
     moved = fill_empty_parts(expected, weight, 12)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "_TASK_VERTICES", rows)
-        assert fill_empty_from_files(hypergraph, part_path, 12, TwiceCluster()) == moved
+    assert fill_empty_from_files(hypergraph, part_path, 12, TwiceCluster()) == moved
     np.testing.assert_array_equal(map_array(part_path), expected)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
-from gnnloom.pipeline.partition.multilevel import boundary_contraction, boundary_rings, disk_hypergraph, pieces
 from gnnloom.pipeline.partition.multilevel.boundary_refine import BoundaryRefinement, refine_boundary
 from gnnloom.pipeline.partition.multilevel.boundary_rings import WIDEST, find_boundary
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
@@ -28,6 +28,7 @@ from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergr
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.program import PartitionRequest
 from gnnloom.pipeline.partition.native.run import native_partition
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.numpy_files import map_array
@@ -109,13 +110,10 @@ def refinement_of(folder: Path, pins: int) -> BoundaryRefinement:
     return BoundaryRefinement(lambda num_pins, _: num_pins <= pins, improve, folder)
 
 
-def split_into_tasks(monkeypatch: pytest.MonkeyPatch, vertices: int = 100) -> None:
-    """Let tasks work, with few vertices each."""
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(boundary_rings, "_RANGE_PINS", 5 * vertices)
-    monkeypatch.setattr(boundary_rings, "_SCAN_PINS", 2 * vertices)
-    monkeypatch.setattr(pieces, "_TASK_VERTICES", vertices)
-    monkeypatch.setattr(boundary_contraction, "BLOCK_IDS", 64)
+def split_into_tasks(hypergraph: DiskHypergraph, vertices: int = 100) -> DiskHypergraph:
+    """The hypergraph for tasks with few vertices each."""
+    steps = LevelSteps(few_pins=0, range_pins=5 * vertices, scan_pins=2 * vertices, task_vertices=vertices)
+    return replace(hypergraph, nets=replace(hypergraph.nets, block_ids=64), steps=steps)
 
 
 def pins_of(hypergraph: DiskHypergraph) -> list[set[int]]:
@@ -166,10 +164,8 @@ def test_the_boundary_is_the_widest_that_fits(
         return pins <= most and vertices <= most // 2
 
     expected = boundary_by_sets(hypergraph, part, fits)
-    with pytest.MonkeyPatch.context() as patch:
-        split_into_tasks(patch, 10)
-        path = store_vector(folder / "part.npy", part)
-        found = find_boundary(hypergraph, path, fits, path.parent, TwiceCluster())
+    path = store_vector(folder / "part.npy", part)
+    found = find_boundary(split_into_tasks(hypergraph, 10), path, fits, path.parent, TwiceCluster())
     assert (found is None) == (expected is None)
     if found and expected:
         ring_of = map_array(found.vertices.ring_path)
@@ -240,16 +236,14 @@ BY_ONE_PROCESS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.long), True])
-def test_tasks_of_any_number_and_order_make_the_parts_of_one_process(
-    tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_any_number_and_order_make_the_parts_of_one_process(tmp_path: Path, weighted: bool) -> None:
     hypergraph = stored(tmp_path, straight_lattice(40))
     if weighted:
         _, label = np.unique(np.arange(1600) // 2 + np.arange(1600) % 7 // 6, return_inverse=True)
         clusters = store_clusters(hypergraph, label, tmp_path / "coarse")
         hypergraph = contract_nets(hypergraph, clusters, tmp_path / "coarse", HERE).on_disk(MEMORY, HERE)
     assert moved_by_number(tmp_path, hypergraph, 3000, HERE) == BY_ONE_PROCESS[weighted]
-    split_into_tasks(monkeypatch)
+    hypergraph = split_into_tasks(hypergraph)
     # One and two phases later.
     late = LateCluster(lambda function: function.__module__.endswith("boundary_rings"), slice(-2, None), after=False)
     for cluster in (HERE, TwiceCluster(), ThreadedCluster(3, DEFAULT_MEMORY), late):
@@ -257,12 +251,12 @@ def test_tasks_of_any_number_and_order_make_the_parts_of_one_process(
     assert late.late > 0
 
 
-def test_the_client_holds_nothing_for_each_vertex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_holds_nothing_for_each_vertex(tmp_path: Path) -> None:
     """Mapped files are not counted.  The longer grid has a few tasks more, and as many vertices near the cut."""
-    split_into_tasks(monkeypatch, 80_000)
     peaks, side, lengths = [], 50, (200, 200, 3_200)
     for number, length in enumerate(lengths):
-        hypergraph, cluster = stored(tmp_path, straight_lattice(side, length), f"g{number}"), UntracedCluster()
+        hypergraph = split_into_tasks(stored(tmp_path, straight_lattice(side, length), f"g{number}"), 80_000)
+        cluster = UntracedCluster()
         half = np.arange(side * length) >= side * length // 2
         path = store_vector(tmp_path / "part.npy", half.astype(np.int32))
         refinement = BoundaryRefinement(lambda num_pins, _: num_pins <= 1500, lambda _, given: given, tmp_path)

@@ -12,7 +12,7 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnloom.pipeline.partition.multilevel import cluster_joins, cluster_rounds, contraction, disk_hypergraph, pieces
+from gnnloom.pipeline.partition.multilevel import cluster_joins, contraction
 from gnnloom.pipeline.partition.multilevel.cluster_rounds import cluster_in_rounds
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
@@ -22,6 +22,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
 from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.ways import pins_left
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import DEFAULT_MEMORY, Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.pipeline.tasks.memory import MINIMUM_MEMORY
@@ -82,17 +83,17 @@ def test_clusters_are_numbered_and_within_the_limit(
 
 @pytest.mark.slow
 def test_tasks_of_any_size_make_the_same_hypergraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_TASK_VERTICES", 50)
-    monkeypatch.setattr(cluster_rounds, "ROUNDS", 4)
-    hypergraph = stored(tmp_path, random_adjacency(300, 1700, 1, symmetric=False, loops=False), symmetric=False)
+    adjacency, steps = random_adjacency(300, 1700, 1, symmetric=False, loops=False), LevelSteps(rounds=4)
+    hypergraph = stored(tmp_path, adjacency, symmetric=False)
+    hypergraph = replace(hypergraph, steps=replace(steps, task_vertices=50))
     contents = []
     for number, cluster in enumerate((*CLUSTERS, InProcessCluster(MINIMUM_MEMORY))):
         if number == len(CLUSTERS):
             # So many tasks that joins are read by fewer than wrote them, that nets are contracted by many, and that
             # several lanes are in a file.
-            monkeypatch.setattr(pieces, "_TASK_VERTICES", 10)
             monkeypatch.setattr(contraction, "_NET_BYTES", 1 << 21)
-            hypergraph = replace(hypergraph, scratch=Scratch(files=3, page_bytes=64, sources=2))
+            few = Scratch(files=3, page_bytes=64, sources=2)
+            hypergraph = replace(hypergraph, scratch=few, steps=replace(steps, task_vertices=10))
         folder = tmp_path / f"level-{number}"
         found = cluster_in_rounds(hypergraph, limit_of(hypergraph), 3, folder, cluster)
         check(hypergraph, found, limit_of(hypergraph))
@@ -166,15 +167,14 @@ def test_parts_get_as_many_vertices_of_each_weight_as_one_after_the_other(
     folder = tmp_path_factory.mktemp("parts")
     weight = np.random.default_rng(seed).integers(1, most + 1, n)
     weight_path, part_path = store_vector(folder / "weight.npy", weight), folder / "part.npy"
-    hypergraph = replace(DiskHypergraph.stated(n, 0, 0), weight_path=weight_path)
     create_part_vector(part_path, n)
     expected = np.empty(n, dtype=np.int32)
     assign_heavy_first(weight, parts, seed, expected)
     found = set()
     for tasks_of in (size, 1 << 20):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pieces, "_TASK_VERTICES", tasks_of)
-            deal_heavy_first(hypergraph, part_path, parts, seed, folder / "classes", HERE)
+        stated = DiskHypergraph.stated(n, 0, 0, steps=LevelSteps(task_vertices=tasks_of))
+        hypergraph = replace(stated, weight_path=weight_path)
+        deal_heavy_first(hypergraph, part_path, parts, seed, folder / "classes", HERE)
         found.add(map_array(part_path).tobytes())
     assert len(found) == 1
     assert sorted(zip(weight, map_array(part_path), strict=True)) == sorted(zip(weight, expected, strict=True))
@@ -182,12 +182,13 @@ def test_parts_get_as_many_vertices_of_each_weight_as_one_after_the_other(
 
 
 @pytest.mark.long
-def test_a_hypergraph_for_tasks_is_coarsened_and_refined(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    dataset = catalog.create("g")
+def test_a_hypergraph_for_tasks_is_coarsened_and_refined(catalog: Catalog) -> None:
+    dataset, steps = catalog.create("g"), LevelSteps(few_pins=0)
     graph = store_graph(dataset, lattice(40, scattered=True), symmetric=True)
     streaming, flat = (
-        partition_graph(dataset, graph, PartitionOptions(4, "multilevel", 0.03, preset=preset), HERE).quality
+        partition_graph(
+            dataset, graph, PartitionOptions(4, "multilevel", 0.03, preset=preset), HERE, steps=steps
+        ).quality
         for preset in ("streaming", "flat")
     )
     assert len(streaming["levels"]) > 2

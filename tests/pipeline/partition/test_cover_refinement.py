@@ -19,12 +19,13 @@ from gnnloom.pipeline.partition.measure.balance import asked_limit
 from gnnloom.pipeline.partition.model.cover_moves import move_vertices
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.partition_plan import project_methods
-from gnnloom.pipeline.partition.partitioner import PartitionProblem
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, PartitionProblem
 from gnnloom.pipeline.partition.stage import partition_graph, partition_key
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from support.covering import few_of
 from support.graphs import random_adjacency, store_graph
 from support.partitions import cover_sent, random_parts
 
@@ -50,7 +51,7 @@ def refined(folder: Path, adjacency: Any, part: np.ndarray, options: PartitionOp
     graph = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3)
     writer = ArtifactWriter(folder, "partition", "0" * 16)
     transpose = transpose_graph(dataset, graph, HERE)
-    problem = PartitionProblem(graph, transpose, options, folder, folder / "part.npy", HERE, writer)
+    problem = PartitionProblem(graph, transpose, options, folder, folder / "part.npy", HERE, writer, LEVEL_STEPS)
     part = part.copy()
     return part, refine_cover(problem, part, passes)
 
@@ -73,8 +74,7 @@ def test_the_count_is_that_of_scipy_and_far_below_the_count_before(
     assert np.array_equal(part, again)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("symmetric", "seed"), few_of([True, False], range(8), together=1))
 def test_no_pass_makes_parts_of_a_graph_without_communities_worse(tmp_path: Path, symmetric: bool, seed: int) -> None:
     adjacency = scipy.sparse.csr_array(random_adjacency(40, 90, seed, symmetric=symmetric))
     given = np.arange(40, dtype=np.int32) % 4
@@ -161,8 +161,7 @@ def _ends_in(last: int) -> Callable[..., int]:
     return ending
 
 
-@pytest.mark.parametrize("method", ["random", "metis"])
-@pytest.mark.parametrize("parts", [1, 4, 200])
+@pytest.mark.parametrize(("method", "parts"), few_of(["random", "metis"], [1, 4, 200], together=1))
 def test_a_partition_is_refined_if_asked_and_has_another_key(catalog: Catalog, parts: int, method: str) -> None:
     adjacency = with_communities(200, 3, symmetric=False)
     dataset = catalog.create("g")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.multilevel import disk_hypergraph, move_rounds
+from gnnloom.pipeline.partition.multilevel import move_rounds
 from gnnloom.pipeline.partition.multilevel import refine as refine_module
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.heavy_first import assign_heavy_first
@@ -23,6 +23,7 @@ from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import transpose_incidence
 from gnnloom.pipeline.partition.multilevel.vertex_moves import accept_classes
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.tasks.cluster import Cluster, InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.numpy_files import map_array
@@ -96,9 +97,8 @@ def crossed(folder: Path, pairs: int) -> DiskHypergraph:
 def test_a_last_round_that_sends_more_rows_is_undone(
     tmp_path: Path, passes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(move_rounds, "ROUNDS", 1)
-    hypergraph, path = crossed(tmp_path, 8), tmp_path / "part.npy"
+    hypergraph = replace(crossed(tmp_path, 8), steps=LevelSteps(few_pins=0, rounds=1))
+    path = tmp_path / "part.npy"
     part = create_part_vector(path, 32)
     part[:] = np.arange(32) // 16
     sent = [rows_sent(hypergraph, path, 2, HERE)]
@@ -118,9 +118,7 @@ def test_a_last_round_that_sends_more_rows_is_undone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_skewed", [pytest.param(False, marks=pytest.mark.long), True])
-def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
-    tmp_path: Path, is_skewed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(tmp_path: Path, is_skewed: bool) -> None:
     adjacency = skewed(2000, 16_000) if is_skewed else random_adjacency(4000, 30_000, 2, symmetric=True)
     hypergraph = stored(tmp_path, adjacency, symmetric=not is_skewed)
     path = tmp_path / "part.npy"
@@ -128,8 +126,7 @@ def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
     before = rows_sent(hypergraph, path, PARTS, HERE)
     refined(hypergraph, tmp_path)
     one_by_one = rows_sent(hypergraph, path, PARTS, HERE)
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    part = refined(hypergraph, tmp_path)
+    part = refined(replace(hypergraph, steps=LevelSteps(few_pins=0)), tmp_path)
     assert rows_sent(hypergraph, path, PARTS, HERE) <= 1.02 * one_by_one
     assert one_by_one < 0.9 * before
     load = np.bincount(part, weights=hypergraph.vertex_weight, minlength=PARTS)
@@ -138,11 +135,10 @@ def test_rounds_send_about_as_few_rows_as_one_vertex_after_the_other(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [pytest.param(PARTS, marks=pytest.mark.long), 150])
-def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int) -> None:
     """150 parts are refined in three windows."""
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(move_rounds, "ROUNDS", 4)
     hypergraph = stored(tmp_path, skewed(800, 5000), symmetric=False, directions="both")
+    hypergraph = replace(hypergraph, steps=LevelSteps(few_pins=0, rounds=4))
     phases = (move_rounds._propose, move_rounds._spread, move_rounds._change_masks)
     # After the next round, each of which has three phases.
     late = LateCluster(lambda function: function in phases, slice(-6, -3), after=True)
@@ -157,16 +153,13 @@ def test_tasks_of_any_size_make_the_same_moves(tmp_path: Path, parts: int, monke
 
 
 @pytest.mark.parametrize("heat", [0.0, 2.0])
-def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(
-    tmp_path: Path, heat: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(move_rounds, "ROUNDS", 2)
-    hypergraph = stored(tmp_path, skewed(900, 6000), symmetric=False)
+def test_after_a_pass_the_loads_are_exact_and_masks_miss_no_pin(tmp_path: Path, heat: float) -> None:
+    hypergraph = replace(stored(tmp_path, skewed(900, 6000), symmetric=False), steps=LevelSteps(rounds=2))
     part = start(hypergraph, tmp_path / "part.npy")
     position, load = np.arange(PARTS), np.bincount(part, weights=hypergraph.vertex_weight).astype(np.int64)
     np.save(tmp_path / "position.npy", position)
     masks = [create_masks(tmp_path / f"{name}.npy", hypergraph.num_nets, 1) for name in ("kept", "exact")]
-    files = hypergraph.nets, tmp_path / "part.npy", tmp_path / "position.npy", 0
+    files = hypergraph, tmp_path / "part.npy", tmp_path / "position.npy", 0
     run_pieces(fill_phase(*files, tmp_path / "kept.npy", 1), HERE)
     work = Pass(
         hypergraph, tmp_path / "part.npy", tmp_path / "kept.npy", 0, int(load.max()) + 50, heat,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,9 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.model import adjacency_graph
 from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
-from gnnloom.pipeline.partition.multilevel import incidence
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
 from gnnloom.pipeline.partition.multilevel.contraction import contract_nets
@@ -27,6 +26,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import store_vector
 from gnnloom.pipeline.partition.multilevel.refine import Refinement, refine
 from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergraph
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import TransposeSizes, transpose_incidence
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
@@ -90,13 +90,12 @@ def test_lists_of_ids_come_back_in_blocks_that_cover_them(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], cuts: int
 ) -> None:
     writer = IncidenceWriter(tmp_path_factory.mktemp("lists"), np.dtype(np.int32))
-    with pytest.MonkeyPatch.context() as patch, writer:
-        patch.setattr(incidence, "BLOCK_IDS", 6)
+    with writer:
         for start in range(0, len(rows), cuts):
             piece = rows[start : start + cuts]
             offset = np.concatenate([[0], np.cumsum([len(row) for row in piece])]).astype(np.int64)
             writer.append(offset, np.array([item for row in piece for item in row], dtype=np.int32))
-        lists = writer.close()
+        lists = replace(writer.close(), block_ids=6)
         blocks = [block for part in lists.ranges(3) for block in lists.blocks(part)]
     found = []
     for block in blocks:
@@ -189,9 +188,8 @@ def test_the_hypergraph_on_disk_is_the_one_in_memory(
     transpose = transpose_of(dataset, graph)
     for directions, step in (("forward", 1 << 20), ("forward", 5), ("both", 1 << 20), ("both", 5)):
         case, expected = f"{directions}-{step}", column_net_hypergraph(graph, transpose, directions=directions)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(adjacency_graph, "STEP_ENTRIES", step)
-            stored = store_hypergraph(folder / case, graph, transpose, HERE, directions=directions)
+        steps = LevelSteps(read_entries=step)
+        stored = store_hypergraph(folder / case, graph, transpose, HERE, directions=directions, steps=steps)
         found = stored.load()
         np.testing.assert_array_equal(found.net_offset, expected.net_offset, case)
         # Pins on disk ascend within a net; in memory the net's own vertex may come last.

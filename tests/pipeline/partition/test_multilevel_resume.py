@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from gnnloom.pipeline.partition.multilevel import cluster_rounds, disk_hypergraph, move_rounds, out_of_core
+from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from support.graphs import random_adjacency, store_graph
+
+#: Everything is done in rounds, and there are few rounds.
+STEPS = LevelSteps(few_pins=0, random_passes=1, cluster_passes=1, rounds=4)
 
 
 class _Killed(InProcessCluster):
@@ -37,7 +40,7 @@ def partition(catalog: Catalog, name: str, cluster: InProcessCluster) -> tuple[s
         adjacency = random_adjacency(600, 2400, 1, symmetric=True)
         store_graph(catalog.create(name), adjacency, symmetric=True, num_blocks=3)
     options = PartitionOptions(4, "multilevel", preset="streaming")
-    found = partition_graph(catalog[name], catalog[name].graph(), options, cluster)
+    found = partition_graph(catalog[name], catalog[name].graph(), options, cluster, steps=STEPS)
     return found.artifact.digest, found.quality
 
 
@@ -45,11 +48,6 @@ def partition(catalog: Catalog, name: str, cluster: InProcessCluster) -> tuple[s
 def test_nothing_that_a_killed_run_left_is_read_but_the_stored_parts(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_hypergraph, "FEW_PINS", 0)
-    monkeypatch.setattr(out_of_core, "_FROM_RANDOM", (1, 1.5))
-    monkeypatch.setattr(out_of_core, "CLUSTER_PASSES", 1)
-    for module in (cluster_rounds, move_rounds):
-        monkeypatch.setattr(module, "ROUNDS", 4)
     expected = partition(catalog, "whole", InProcessCluster())
     # While clusters form, nets are sorted, parts are refined, and while the exchange is counted.
     for function in ("_change", "_scatter", "_change_masks", "count_block"):

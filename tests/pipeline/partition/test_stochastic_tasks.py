@@ -16,7 +16,7 @@ import pytest
 
 from gnnloom.pipeline.partition.native.program import NativeProgram
 from gnnloom.pipeline.partition.native.run import NativeProblem
-from gnnloom.pipeline.partition.partitioner import Preset
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, Preset
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.partition.stochastic import batch_drawer, batch_partition, fit, restricted_nets
 from gnnloom.pipeline.partition.stochastic.batch_drawer import BatchDrawer, draw_phase
@@ -214,7 +214,7 @@ def program(package: str = "no_such_package", bytes_per_pin: int = 0) -> NativeP
 def problem_of(graph: Graph, folder: Path, chosen: NativeProgram, **options: Any) -> NativeProblem:
     settings = PartitionOptions(4, model="stochastic", **options)
     cluster, writer = InProcessCluster(), ArtifactWriter(folder, "partition", "0" * 16)
-    return NativeProblem(graph, graph, settings, folder, folder / "part.npy", cluster, writer, chosen)
+    return NativeProblem(graph, graph, settings, folder, folder / "part.npy", cluster, writer, LEVEL_STEPS, chosen)
 
 
 @pytest.fixture

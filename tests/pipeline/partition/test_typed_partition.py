@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from gnnloom.pipeline.partition.stage import METHODS, PartitionOptions, partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
-from gnnloom.storage.errors import InputError, NotFoundError
-from support.covering import examples
+from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec, least_entries
+from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
+from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph
 from support.partitions import cover_sent, rows_sent
 from support.typed_dense import dense_union, ingest_kept, typed_problems
@@ -23,8 +24,7 @@ from support.typed_tables import TypedProblem, random_problem
 HERE = InProcessCluster()
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("method", tuple(METHODS))
+@pytest.mark.parametrize(("reverse", "method"), few_of([False, True], tuple(METHODS), together=1))
 def test_the_figures_of_every_method_are_those_of_the_union(
     catalog: Catalog, tmp_path: Path, method: str, reverse: bool
 ) -> None:
@@ -59,8 +59,7 @@ def test_passes_lower_the_cover_of_the_union(catalog: Catalog, tmp_path: Path, r
     assert after.quality["imbalance"] <= max(0.1, before.quality["imbalance"]) + 1e-9
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("method", ["metis", "multilevel", "random"])
+@pytest.mark.parametrize(("reverse", "method"), few_of([False, True], ["metis", "multilevel", "random"], together=1))
 def test_rows_of_replicated_types_are_not_exchanged(
     catalog: Catalog, tmp_path: Path, method: str, reverse: bool
 ) -> None:
@@ -134,6 +133,23 @@ def test_the_vertices_of_a_type_are_shared_evenly(catalog: Catalog, tmp_path: Pa
     plain = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05), HERE)
     named = partition_graph(dataset, graph, PartitionOptions(4, method, 0.05, balance="nonzeros"), HERE)
     assert named.artifact.key == plain.artifact.key
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("method", "model"), [("metis", "graph"), ("mtkahypar", "hypergraph"), ("kaminpar", "graph")])
+def test_what_does_not_fit_in_memory_is_refused_before_the_union(
+    catalog: Catalog, tmp_path: Path, method: str, model: str, reverse: bool
+) -> None:
+    dataset = catalog.create("shop")
+    graph = ingest_kept(random_problem(1, edges=2000), dataset, tmp_path / "tables")
+    options = PartitionOptions(4, method, model=model, reverse=reverse, memory_limit=4096)
+    with pytest.raises(BudgetError, match=f"method {method}.*memory"):
+        partition_graph(dataset, graph, options, HERE)
+    assert not list(dataset.path.glob("transpose/*"))
+    # Equal edges of several relations and parallel edges are one entry, so the number is a lower bound.
+    direction = BOTH if reverse else FORWARD
+    union, _ = dense_union(graph, "both" if reverse else "forward")
+    assert 0 < least_entries(graph, UnionSpec(direction)) <= np.count_nonzero(union)
 
 
 def test_options_of_types_are_refused_where_they_mean_nothing(catalog: Catalog, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -15,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gnnloom.pipeline.partition.measure import volume
 from gnnloom.pipeline.partition.measure.quality import MATRIX_PARTS, Load, describe_quality, load_phase, read_load
 from gnnloom.pipeline.partition.measure.volume import (
     CountBuffers,
@@ -29,30 +27,32 @@ from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import run
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage import Catalog, Graph
-from gnnloom.storage.format import arrays
+from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter
-from gnnloom.storage.shards import block_ranges
 from support.covering import examples
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, rows_sent
+from support.scratch import small_chunks
 
 
-def new_writer(folder: Path) -> ArtifactWriter:
-    return ArtifactWriter(Path(mkdtemp(dir=folder)), "partition", "0" * 16)
+def new_writer(folder: Path, scratch: Scratch = BESIDE) -> ArtifactWriter:
+    return ArtifactWriter(Path(mkdtemp(dir=folder)), "partition", "0" * 16, scratch=scratch)
 
 
-def count(graph: Graph, part: NDArray[np.int32], parts: int, folder: Path) -> PartExchange:
+def count(
+    graph: Graph, part: NDArray[np.int32], parts: int, folder: Path, buffers: CountBuffers | None = None
+) -> PartExchange:
     """Count the exchange of the product with the *transpose* of the graph."""
     write_vector(folder / "parts", [part])
-    where, buffers = (new_writer(folder), graph.artifact.path, folder / "parts"), CountBuffers(parts, 1 << 30)
-    phase = exchange_phase(*where, GraphSizes.of(graph), buffers, "forward")
+    where = new_writer(folder), graph.artifact.path, folder / "parts"
+    phase = exchange_phase(*where, GraphSizes.of(graph), buffers or CountBuffers(parts, 1 << 30), "forward")
     run([phase], InProcessCluster(), where[0])
     return read_exchange(where[0], "forward", parts)
 
 
-def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros") -> Load:
+def load_of(graph: Graph, parts: int, folder: Path, weights: str = "nonzeros", scratch: Scratch = BESIDE) -> Load:
     """Measure the load of the parts that :func:`count` counted last."""
-    where = new_writer(folder), graph.artifact.path, folder / "parts"
+    where = new_writer(folder, scratch), graph.artifact.path, folder / "parts"
     run([load_phase(*where, GraphSizes.of(graph), parts, weights)], InProcessCluster(), where[0])
     return read_load(where[0], graph.num_blocks, parts)
 
@@ -162,37 +162,13 @@ def test_sums_of_dense_pairs_take_the_memory_of_the_table_and_one_task() -> None
     assert peak < 6 * pair.nbytes
 
 
-def test_many_merges_give_the_same_counts(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    adjacency = random_adjacency(300, 3000, 3, symmetric=False)
-    graph = store_graph(catalog.create("g"), adjacency, symmetric=True, num_blocks=50)
-    part = random_parts(300, 10, 4)
-    monkeypatch.setattr(volume, "_TABLE_CELLS", 0)
-    monkeypatch.setattr(volume, "_PENDING_PAIRS", 5)
-    exchange = count(graph, part, 10, tmp_path / "work")
-    np.testing.assert_array_equal(exchange.matrix(), rows_sent(adjacency.T.toarray(), part, 10))
-
-
-@pytest.fixture
-def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Chunks of 16 columns or 8 pointers, ranges of 8 rows, pieces of 7 cells, and as little memory as asked for."""
-
-    def limit(memory: int) -> None:
-        monkeypatch.setattr(arrays, "CHUNK_BYTES", 64)
-        monkeypatch.setattr(block_ranges, "RANGE_ROWS", 8)
-        monkeypatch.setattr(volume, "_PIECE_CELLS", 7)
-        monkeypatch.setattr(volume, "RANGE_BYTES", 128)
-        monkeypatch.setattr(volume, "_LEAST_NONZEROS", 16)
-        monkeypatch.setattr(volume, "working_memory", lambda _: memory)
-
-    return limit
-
-
 @pytest.mark.parametrize(("memory", "has_table"), [(2000, True), (1000, False)])
 @pytest.mark.parametrize("num_blocks", [1, 3])
 def test_a_block_that_is_read_in_ranges_gives_the_same_figures(
-    catalog: Catalog, tmp_path: Path, small_ranges: Callable[[int], None], memory: int, has_table: bool, num_blocks: int
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, has_table: bool, num_blocks: int
 ) -> None:
-    small_ranges(memory)
+    # Chunks of 16 columns or 8 pointers.
+    small_chunks(monkeypatch, 64)
     adjacency = random_adjacency(100, 900, 5, symmetric=False).tolil()
     # A row of several ranges, and rows without nonzeros at a block's begin and end and at a bound of a range.
     adjacency[40] = 1
@@ -201,10 +177,12 @@ def test_a_block_that_is_read_in_ranges_gives_the_same_figures(
     matrix.eliminate_zeros()
     graph = store_graph(catalog.create("g"), matrix, symmetric=True, num_blocks=num_blocks)
     part = random_parts(100, 10, 6)
-    assert CountBuffers(10, memory).has_table == has_table
-    exchange = count(graph, part, 10, tmp_path / "work")
+    buffers = CountBuffers(10, 0, buffers=memory, least_nonzeros=16, range_rows=8, piece_cells=7)
+    assert buffers.has_table == has_table
+    exchange = count(graph, part, 10, tmp_path / "work", buffers)
     np.testing.assert_array_equal(exchange.matrix(), rows_sent(matrix.T.toarray(), part, 10))
-    load, nonzeros = load_of(graph, 10, tmp_path / "work"), np.diff(matrix.indptr)
+    load = load_of(graph, 10, tmp_path / "work", scratch=Scratch(range_rows=8))
+    nonzeros = np.diff(matrix.indptr)
     assert load.nonzeros.tolist() == [nonzeros[part == number].sum() for number in range(10)]
     assert load.vertices.tolist() == np.bincount(part, minlength=10).tolist()
     assert load.heaviest == 100
@@ -214,24 +192,20 @@ def test_a_block_that_is_read_in_ranges_gives_the_same_figures(
 def test_counting_a_large_block_takes_the_memory_of_its_ranges(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: int
 ) -> None:
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 1 << 14)
-    for module, name, value in ((block_ranges, "RANGE_ROWS", 1 << 12), (volume, "RANGE_BYTES", 1 << 16)):
-        monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(volume, "_PIECE_CELLS", 1 << 12)
-    monkeypatch.setattr(volume, "_LEAST_NONZEROS", 1 << 12)
-    monkeypatch.setattr(volume, "working_memory", lambda _: 1 << 20)
+    small_chunks(monkeypatch, 1 << 14)
     n = 30_000
     graph = store_graph(
         catalog.create("g"), random_adjacency(n, 600_000, 7, symmetric=False), symmetric=True, num_blocks=1
     )
     write_vector(tmp_path / "parts", [random_parts(n, parts, 8)])
-    buffers = CountBuffers(parts, 0)
+    few = 1 << 12
+    buffers = CountBuffers(parts, 0, buffers=1 << 20, least_nonzeros=few, range_rows=few, piece_cells=few)
     assert buffers.has_table == (parts == 8)
     for name in ("compiles", "measured"):
         tracemalloc.start()
         where = new_writer(tmp_path), graph.artifact.path, tmp_path / "parts"
         run([exchange_phase(*where, GraphSizes.of(graph), buffers, name)], InProcessCluster(), where[0])
-        load_of(graph, parts, tmp_path)
+        load_of(graph, parts, tmp_path, scratch=Scratch(range_rows=few))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     # The Python objects of the tasks and of what they open.

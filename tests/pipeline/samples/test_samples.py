@@ -36,6 +36,7 @@ from support.lanes import flip_bit
 from support.problems import Problem, problem
 from support.sampled import store_for_sampling
 from support.samples import in_memory, seeded
+from support.scratch import small_chunks
 from support.stopping import StoppedError, StoppingCluster
 
 GIVEN = problem("web", 300, 1500, symmetric=False)
@@ -104,7 +105,7 @@ def test_features_in_many_chunks_are_read_one_chunk_at_a_time(
 ) -> None:
     dataset = store(tmp_path)
     # Chunks end within batches, and batches within chunks.
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 1000)
+    small_chunks(monkeypatch, 1000)
     samples = sample(dataset, cache_memory=cache_memory)
     array = samples.artifact.array("rank/00000/epoch/00000/segment/000000/feature")
     assert 4 * array.chunk_rows < len(array)

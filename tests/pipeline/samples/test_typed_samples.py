@@ -175,7 +175,7 @@ def test_the_loader_gives_what_it_would_draw(dataset: Dataset) -> None:
                             assert torch.equal(value, read[part._key][name]), (part._key, name)
                         else:
                             assert value == read[part._key][name]
-    with pytest.raises(InputError, match="size"):
+    with pytest.raises(InputError, match=r"samples for \d+ ranks, but size is 1"):
         gnnloom.loader(dataset, samples=samples.artifact.key)
     with pytest.raises(InputError, match=r"type paper"):
         gnnloom.loader(dataset, samples=samples.artifact.key, size=2, of_type="author")

@@ -11,12 +11,13 @@ from gnnloom.pipeline.shards.grid.part_order import PartOrder
 from gnnloom.storage import Catalog, Partition
 from support.graphs import random_adjacency, store_graph
 from support.partitions import random_parts, store_partition
+from support.scratch import small_chunks
 
 
 @pytest.fixture
 def partition(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Partition:
     """Part 3 of 5 is empty, and the parts are stored in several chunks."""
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 64)
+    small_chunks(monkeypatch, 64)
     part = random_parts(70, 5, 2)
     part[part == 3] = 1
     dataset = catalog.create("g")

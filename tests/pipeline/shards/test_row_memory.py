@@ -22,6 +22,7 @@ from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.format.artifact import ArtifactWriter
 from support.graphs import random_adjacency, store_graph, store_vertices
 from support.partitions import random_parts, store_partition
+from support.scratch import small_chunks
 
 #: Bytes of a range, of a chunk, and of what is read or joined at once.
 RANGE_BYTES, STEP_BYTES = 1 << 20, 1 << 16
@@ -37,7 +38,7 @@ SMALL_STEPS = RowSteps(
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that divide a graph of some hundred thousand entries as the real ones divide a large graph."""
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", STEP_BYTES)
+    small_chunks(monkeypatch, STEP_BYTES)
     monkeypatch.setattr(mapped_vectors, "_STEP_BYTES", STEP_BYTES)
     monkeypatch.setattr(runs, "BLOCK_BYTES", STEP_BYTES)
     monkeypatch.setattr(row_plan, "CHUNK_BYTES", STEP_BYTES)

@@ -37,7 +37,7 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from support.covering import examples, few_of
 from support.graphs import random_adjacency, store_graph, store_vertices, write_block
 from support.partitions import random_parts, rows_sent, store_partition
-from support.scratch import SMALL_LANES, merging
+from support.scratch import SMALL_LANES, merging, small_chunks
 from support.stopping import StoppedError, StoppingCluster, run_in_steps
 
 HERE = InProcessCluster()
@@ -143,7 +143,7 @@ def test_ranks_without_vertices_and_more_ranks_than_vertices(catalog: Catalog) -
 def test_vertex_data_go_to_the_owner_in_the_order_of_its_vertices(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    small_chunks(monkeypatch, 256)
     rng = np.random.default_rng(0)
     n, parts = 100, 3
     dataset = catalog.create("g")
@@ -264,7 +264,7 @@ def test_ranges_batches_and_segments_of_any_size_change_no_byte(
     sizes: str,
 ) -> None:
     # Chunks of a few rows, so that ranges write some and share others.
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    small_chunks(monkeypatch, 256)
     adjacency, rng = random_adjacency(90, 700, 2, symmetric=symmetric), np.random.default_rng(3)
     adjacency.data = rng.random(adjacency.nnz)
     # The last rank has no vertex, if there are several.
@@ -340,7 +340,7 @@ def _degree_order(adjacency: Any, part: NDArray[np.int32], rank: int) -> NDArray
 def test_reordered_rows_begin_with_the_largest_degree(
     catalog: Catalog, parts: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    small_chunks(monkeypatch, 256)
     adjacency = random_adjacency(80, 400, parts, symmetric=symmetric)
     dataset = catalog.create("g")
     graph = store_graph(dataset, adjacency, symmetric=symmetric, num_blocks=3)
@@ -432,7 +432,7 @@ def test_merging_routed_files_and_stopping_on_the_way_change_no_byte(
 def test_a_rank_of_many_ranges_stopped_after_every_task_resumes_to_the_same_bytes(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, few: int, reorder: str
 ) -> None:
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    small_chunks(monkeypatch, 256)
     adjacency, part = random_adjacency(60, 400, 0, symmetric=False), random_parts(60, 2, 1)
 
     def prepare(name: str) -> tuple[Dataset, Partition]:

@@ -22,6 +22,7 @@ from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, TypedGraph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.checks.invariants import check_artifact
+from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import CorruptError, InputError, NotFoundError
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_variants import TRANSPOSED
@@ -152,10 +153,10 @@ def test_random_graphs(
 def test_bytes_do_not_depend_on_memory_or_interruptions(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
-    dataset = ingest_shop(catalog.root, tmp_path / "tables")
+    scratch = Scratch(block_entries=60)
+    dataset, here = ingest_shop(catalog.root, tmp_path / "tables", scratch=scratch), InProcessCluster(scratch=scratch)
     graph, options = dataset.typed_graph(), GridOptions((2, 3), "double")
-    whole = shard_typed_grid(dataset, graph, options, HERE)
+    whole = shard_typed_grid(dataset, graph, options, here)
     dataset.remove_artifact("shards", whole.artifact.key)
     # Many runs, cells that are split on disk, and few columns at a time.
     for module, name in ((relation_cells, "rows_that_fit"), (typed_grid_plan, "rows_that_fit")):
@@ -163,10 +164,10 @@ def test_bytes_do_not_depend_on_memory_or_interruptions(
     for module in (relation_cells, typed_grid_plan):
         monkeypatch.setattr(module, "run_entries", lambda _: 23)
         monkeypatch.setattr(module, "LOOKED_UP", 7)
-    pieces, ran = run_in_steps(lambda cluster: shard_typed_grid(dataset, graph, options, cluster), 31)
+    pieces, ran = run_in_steps(lambda cluster: shard_typed_grid(dataset, graph, options, cluster), 31, scratch=scratch)
     assert pieces.artifact.digest == whole.artifact.digest
     assert sum(name == "scatter_relation" for name, _ in ran) > 40
-    what = graph, reverse_relations(dataset, graph, HERE), dataset.vertices_of_types(graph.artifact.key)
+    what = graph, reverse_relations(dataset, graph, here), dataset.vertices_of_types(graph.artifact.key)
     planned = count(plan_of(*what, options, 1 << 30, TypedGridPlaces()).phases())
     assert sum(each.tasks for each in planned) == len({name for _, name in ran})
 

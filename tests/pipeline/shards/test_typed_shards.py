@@ -28,11 +28,13 @@ from gnnloom.storage.format.artifact import ArtifactWriter
 from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from support.covering import examples
 from support.damage import replace_array
+from support.scratch import small_chunks
 from support.stopping import run_in_steps
 from support.typed_dense import check_typed_shards, ingest_kept, ingest_shop, typed_problems
 from support.typed_tables import TypedProblem
 
 HERE = InProcessCluster()
+MANY_BLOCKS = Scratch(block_entries=60)
 SMALL_STEPS = RowSteps(vertex_chunks=1, routed_bytes=700, batch_bytes=300, segment_nonzeros=11, moved_bytes=64)
 
 
@@ -48,9 +50,8 @@ def _shard(dataset: Dataset, parts: int, *, reverse: bool, replicate: tuple[str,
 
 @pytest.fixture
 def in_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many blocks and chunks."""
-    monkeypatch.setattr("gnnloom.pipeline.matrix_sort.sort_plan.BLOCK_ENTRIES", 60)
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    """Many chunks."""
+    small_chunks(monkeypatch, 256)
 
 
 @pytest.mark.parametrize(("parts", "reverse"), [(1, True), (3, False), (4, True)])
@@ -102,7 +103,7 @@ def test_rows_of_replicated_types_are_held_by_every_rank(
     assert moved.typed_row_shards(3).artifact.digest == shards.artifact.digest
     # A rank that owns another vertex than the shards say is found.
     changed = replace_array(shards.artifact, "replicated/country/owner", lambda owner: (owner + 1) % 3)
-    with pytest.raises(CorruptError, match="owner"):
+    with pytest.raises(CorruptError, match="replicated/country/owner"):
         check_artifact(dataset, changed)
 
 
@@ -130,11 +131,12 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
 ) -> None:
     """Of the same graph: whole, and in pieces of which every third task is the last one of a run."""
     request.getfixturevalue("in_many_pieces")
-    dataset = ingest_shop(catalog.root, tmp_path / "tables", users=90)
+    dataset = ingest_shop(catalog.root, tmp_path / "tables", users=90, scratch=MANY_BLOCKS)
     graph = dataset.typed_graph()
     options = PartitionOptions(3, "random", reverse=reverse, replicate=replicate)
-    partition = partition_graph(dataset, graph, options, HERE)
-    scratch = Scratch(range_bytes=4000)
+    cluster = InProcessCluster(scratch=MANY_BLOCKS)
+    partition = partition_graph(dataset, graph, options, cluster)
+    scratch = replace(MANY_BLOCKS, range_bytes=4000)
     pieces, ran = run_in_steps(
         lambda cluster: shard_typed_rows(dataset, partition, cluster, steps=SMALL_STEPS), 31, scratch=scratch
     )
@@ -142,7 +144,7 @@ def test_bytes_do_not_depend_on_pieces_or_interruptions(
     assert functions.count("write_range") > 6
     # The plan from stored sizes has the tasks that ran.
     union = Graph(dataset.find("transpose", **replicating_spec(partition).asked))
-    reverses = reverse_relations(dataset, graph, HERE) if reverse else None
+    reverses = reverse_relations(dataset, graph, cluster) if reverse else None
     data = dataset.vertices_of_types(graph.artifact.key)
     source = typed_source(graph, reverses, replicating_spec(partition), union, data)
     sizes = PartSizes.of(partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_help_lists_an_added_format_and_its_option(program: InstalledProgram, ca
 def test_options_of_an_added_format_are_checked(program: InstalledProgram, catalog: Catalog, source: Path) -> None:
     packed = gnnloom(program, catalog, "ingest", "path", str(source), "--packed")
     assert packed.returncode == 3
-    assert "format 'toy' has no option packed; it has shift" in packed.stderr
+    assert re.search("format 'toy' .* packed.* shift", packed.stderr)
     negative = gnnloom(program, catalog, "ingest", "path", str(source), "--shift", "-1")
     assert negative.returncode == 2
     assert "--shift" in negative.stderr

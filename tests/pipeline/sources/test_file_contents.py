@@ -25,6 +25,7 @@ from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Graph
 from gnnloom.storage.errors import InputError
+from support.covering import few_of
 
 RING = [(number, (number + 1) % 7) for number in range(7)]
 TEXT = "src,dst\n" + "".join(f"{source},{target}\n" for source, target in RING)
@@ -64,8 +65,7 @@ CODED = {
 }
 
 
-@pytest.mark.parametrize("coding", CODED)
-@pytest.mark.parametrize("name", ["e.csv", "E.TXT", "edges"])
+@pytest.mark.parametrize(("coding", "name"), few_of(CODED, ["e.csv", "E.TXT", "edges"], together=1))
 def test_codings_are_recognized_by_the_first_bytes(tmp_path: Path, coding: str, name: str) -> None:
     (tmp_path / name).write_bytes(CODED[coding])
     assert edges_of(ingest(tmp_path, tmp_path / name)) == set(RING)
@@ -126,24 +126,27 @@ def write_foreign(folder: Path, kind: str, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["file.txt", "file.csv", "file"])
 @pytest.mark.parametrize(
-    ("kind", "remedy"),
-    [
-        ("tar", "a tar archive.*`tar xf"),
-        ("graphml", "GraphML.*read_graphml"),
-        ("gexf", "GEXF.*read_gexf"),
-        ("gml", "GML.*read_gml"),
-        ("pajek", "Pajek.*read_pajek"),
-        ("json lines", "JSON lines.*read_json"),
-        ("json", "JSON,.*node_link_graph"),
-        ("feather", "Feather.*read_feather"),
-        ("graph6", "graph6.*read_graph6"),
-        ("sparse6", "sparse6.*read_sparse6"),
-        ("html", "an HTML page"),
-        ("rdf", "RDF triples"),
-        ("dot", "DOT.*read_dot"),
-    ],
+    ("name", "kind", "remedy"),
+    few_of(
+        ["file.txt", "file.csv", "file"],
+        [
+            pytest.param("tar", "a tar archive.*`tar xf"),
+            pytest.param("graphml", "GraphML.*read_graphml"),
+            pytest.param("gexf", "GEXF.*read_gexf"),
+            pytest.param("gml", "GML.*read_gml"),
+            pytest.param("pajek", "Pajek.*read_pajek"),
+            pytest.param("json lines", "JSON lines.*read_json"),
+            pytest.param("json", "JSON,.*node_link_graph"),
+            pytest.param("feather", "Feather.*read_feather"),
+            pytest.param("graph6", "graph6.*read_graph6"),
+            pytest.param("sparse6", "sparse6.*read_sparse6"),
+            pytest.param("html", "an HTML page"),
+            pytest.param("rdf", "RDF triples"),
+            pytest.param("dot", "DOT.*read_dot"),
+        ],
+        together=1,
+    ),
 )
 def test_formats_of_others_are_named_with_what_converts_them(tmp_path: Path, kind: str, remedy: str, name: str) -> None:
     path = write_foreign(tmp_path, kind, name)
@@ -170,8 +173,12 @@ def test_matrix_market_is_recognized_under_any_name(tmp_path: Path, name: str) -
         open_edges("snap", [str(tmp_path / name)])
 
 
-@pytest.mark.parametrize("banner", ["%MatrixMarket", "  %%matrixmarket", "%%%MatrixMarket"])
-@pytest.mark.parametrize("field", ["real", "integer", "unsigned-integer"])
+@pytest.mark.parametrize(
+    ("banner", "field"),
+    few_of(
+        ["%MatrixMarket", "  %%matrixmarket", "%%%MatrixMarket"], ["real", "integer", "unsigned-integer"], together=1
+    ),
+)
 def test_matrix_market_is_read_as_scipy_reads_it(tmp_path: Path, banner: str, field: str) -> None:
     (tmp_path / "m.mtx").write_text(
         f"{banner} matrix  coordinate {field} general\n % note\n\n 2 2 2\n1 2 3\n\n 2 1 4\n"
@@ -220,8 +227,10 @@ def test_folders_of_others_are_named(tmp_path: Path, name: str, reason: str) -> 
         open_edges(None, [str(tmp_path)])
 
 
-@pytest.mark.parametrize("text", ["3 2\n2\n3\n\n", "4 2\n2\n\n2\n\n", "3 2 1\n2 5\n1 5 3 1\n2 2\n"])
-@pytest.mark.parametrize("range_bytes", [2, 1 << 20])
+@pytest.mark.parametrize(
+    ("text", "range_bytes"),
+    few_of(["3 2\n2\n3\n\n", "4 2\n2\n\n2\n\n", "3 2 1\n2 5\n1 5 3 1\n2 2\n"], [2, 1 << 20], together=1),
+)
 def test_an_edge_in_one_line_of_metis_only_is_named(tmp_path: Path, text: str, range_bytes: int) -> None:
     (tmp_path / "e.graph").write_text(text)
     source = open_edges(None, [str(tmp_path / "e.graph")])

@@ -13,6 +13,7 @@ from gnnloom.pipeline.sources.parquet_edges import ParquetEdges
 from gnnloom.pipeline.sources.reading.text_layout import find_ends
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.storage.errors import InputError
+from support.covering import few_of
 
 
 def write(path: Path, text: str) -> str:
@@ -51,8 +52,9 @@ def test_a_weight_that_is_no_number_shows_a_header_and_the_user_has_the_last_wor
     assert TextEdges.open([numbers], weights=True).recognized_headers == ()
 
 
-@pytest.mark.parametrize("first", ["from to 0.5", "ann bob 2", "source target 1e-3"])
-@pytest.mark.parametrize("values", ["weights", "times"])
+@pytest.mark.parametrize(
+    ("first", "values"), few_of(["from to 0.5", "ann bob 2", "source target 1e-3"], ["weights", "times"], together=1)
+)
 def test_a_first_line_with_a_weight_is_an_edge_whatever_its_vertices_are_called(
     tmp_path: Path, first: str, values: str
 ) -> None:
@@ -102,21 +104,24 @@ def test_a_carriage_return_within_the_first_line_is_reported_by_the_reader(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("header", "source", "target"),
-    [
-        ("id,source_id,target_id", 1, 2),
-        ("Id,Label,Source,Target", 2, 3),
-        ("amount,nameOrig,nameDest", 1, 2),
-        ("txn,account_to,account_from", 2, 1),
-        ("when,Source_IP,SourcePort,Destination_IP,DestinationPort", 1, 3),
-        ("ride,start_station_id,start_lat,end_station_id,end_lat,started_at", 1, 3),
-        ("weight,citing,cited", 1, 2),
-        ("n,protein1,protein2", 1, 2),
-        ("dst,src", 1, 0),
-        (",kind,from,to", 2, 3),
-    ],
+    ("header", "source", "target", "names"),
+    few_of(
+        [
+            pytest.param("id,source_id,target_id", 1, 2),
+            pytest.param("Id,Label,Source,Target", 2, 3),
+            pytest.param("amount,nameOrig,nameDest", 1, 2),
+            pytest.param("txn,account_to,account_from", 2, 1),
+            pytest.param("when,Source_IP,SourcePort,Destination_IP,DestinationPort", 1, 3),
+            pytest.param("ride,start_station_id,start_lat,end_station_id,end_lat,started_at", 1, 3),
+            pytest.param("weight,citing,cited", 1, 2),
+            pytest.param("n,protein1,protein2", 1, 2),
+            pytest.param("dst,src", 1, 0),
+            pytest.param(",kind,from,to", 2, 3),
+        ],
+        [False, True],
+        together=1,
+    ),
 )
-@pytest.mark.parametrize("names", [False, True])
 def test_columns_that_are_called_ends_are_read_wherever_they_stand(
     tmp_path: Path, header: str, source: int, target: int, names: bool
 ) -> None:

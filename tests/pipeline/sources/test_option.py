@@ -60,7 +60,5 @@ def test_every_descriptor_has_its_own_name_and_one_line_of_help() -> None:
 def test_a_format_refuses_options_of_another(tmp_path: Path) -> None:
     path = tmp_path / "edges.txt"
     path.write_text("0 1\n")
-    with pytest.raises(
-        InputError, match="format 'snap' has no option packed; it has weights, times, header, extra_columns"
-    ):
+    with pytest.raises(InputError, match=r"format 'snap'.* packed.*extra_columns"):
         open_edges("snap", [str(path)], {"packed": True})

@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.source import EdgeSource, SourceRange
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
-from support.covering import examples
+from support.covering import examples, few_of
 from support.tolerance import assert_close
 
 
@@ -95,8 +95,9 @@ def test_scrambling_only_renumbers_the_graph() -> None:
     assert abs(np.corrcoef(np.arange(4096), other)[0, 1]) < 0.1
 
 
-@pytest.mark.parametrize("sizes", [(4, 5), (1, 6), (3, 4, 5), (2, 1, 3)])
-@pytest.mark.parametrize("scramble", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "scramble"), few_of([(4, 5), (1, 6), (3, 4, 5), (2, 1, 3)], [False, True], together=1)
+)
 def test_a_lattice_joins_neighbors_along_the_axes(sizes: tuple[int, ...], scramble: bool) -> None:
     """Compare with SciPy's Kronecker sum of paths; scrambling must keep the eigenvalues."""
     source = edges_of(LatticeEdges(sizes, scramble=scramble, seed=2))

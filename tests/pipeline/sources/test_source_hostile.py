@@ -27,6 +27,7 @@ from gnnloom.pipeline.sources.matrix_market import MatrixMarketEdges
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.errors import InputError, NotFoundError
+from support.covering import few_of
 from support.edge_formats import FORMATS
 
 U, V = np.array([0, 1, 2, 3, 4]), np.array([1, 2, 3, 4, 0])
@@ -338,8 +339,7 @@ def attacks(target: Path) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("number", range(4))
-@pytest.mark.parametrize("protocol", [0, 2, 5])
+@pytest.mark.parametrize(("number", "protocol"), few_of(range(4), [0, 2, 5], together=1))
 def test_a_hostile_pickle_runs_nothing_and_is_named(tmp_path: Path, number: int, protocol: int) -> None:
     target = tmp_path / "made"
     hostile = {"edge_index": torch.tensor([[0], [1]]), "extra": attacks(target)[number]}
@@ -464,9 +464,7 @@ def test_an_array_larger_than_its_file_is_refused_before_anything_is_planned(tmp
             archive.writestr("edge_index.npy", content)
     else:
         path.write_bytes(gzip.compress(content) if suffix == ".npy.gz" else content)
-    with pytest.raises(
-        InputError, match=r"huge.*ends before the 2,000,000,000,000,000 elements that its header states"
-    ):
+    with pytest.raises(InputError, match=r"huge.*2,000,000,000,000,000 elements"):
         open_edges(None if suffix == ".npz" else "npy", [str(path)])
 
 

@@ -259,8 +259,7 @@ def test_an_ogb_folder_may_contain_only_edges(tmp_path: Path) -> None:
     assert source.arrays == ("label",)
 
 
-@pytest.mark.parametrize("end", ["\n", ""])
-@pytest.mark.parametrize("index_bytes", [1, 7, 64, 1 << 20])
+@pytest.mark.parametrize(("end", "index_bytes"), few_of(["\n", ""], [1, 7, 64, 1 << 20], together=1))
 def test_rows_of_text_are_read_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index_bytes: int, end: str
 ) -> None:

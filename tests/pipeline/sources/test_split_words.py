@@ -14,6 +14,7 @@ from gnnloom.pipeline.sources.format import open_vertices
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import split_part
 from gnnloom.workflows.api.arrays import stored_vertices
+from support.covering import few_of
 
 WORDS = ["train", "Training", "val", "valid", "VALIDATION", "dev", "test", "testing", "none", "unlabeled", "2"]
 CODES = [1, 1, 2, 2, 2, 2, 3, 3, 0, 0, 2]
@@ -59,10 +60,17 @@ def test_other_words_are_named_with_their_row(tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    "names",
-    [("train", "valid", "test"), ("train_mask", "val_mask", "test_mask"), ("train_idx", "validation_idx", "test_idx")],
+    ("names", "are_masks"),
+    few_of(
+        [
+            ("train", "valid", "test"),
+            ("train_mask", "val_mask", "test_mask"),
+            ("train_idx", "validation_idx", "test_idx"),
+        ],
+        [False, True],
+        together=1,
+    ),
 )
-@pytest.mark.parametrize("are_masks", [False, True])
 def test_masks_and_index_arrays_give_the_same_split(tmp_path: Path, names: tuple[str, ...], are_masks: bool) -> None:
     expected = [1, 1, 2, 0, 3, 3]
     parts = {name: np.array(expected) == code for code, name in enumerate(names, 1)}

@@ -22,6 +22,7 @@ from gnnloom.pipeline.sources.source import SurveyedSource
 from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
+from support.covering import few_of
 from support.graphs import random_adjacency
 from support.stopping import StoppingCluster
 
@@ -156,15 +157,18 @@ def test_a_file_that_was_cut_off_is_refused_in_ranges_as_well(
         edges_of(surveyed(opened(path, range_bytes)))
 
 
-@pytest.mark.parametrize("range_bytes", [3, 1 << 20])
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("4 2\n2\n1 3\n\n4\n", "not every edge is in the lines of both"),
-        ("4 3\n2\n1 3\n2\n\n", "2 edges, the header states 3"),
-        ("4 2\n2\n1 3\n2\n\n\n1\n", "line 7: "),
-        ("4 2\n2\n1 9\n2\n\n", r"line 3: .*the line of vertex 2 of 4\): '1 9'"),
-    ],
+    ("range_bytes", "text", "reason"),
+    few_of(
+        [3, 1 << 20],
+        [
+            pytest.param("4 2\n2\n1 3\n\n4\n", "not every edge is in the lines of both"),
+            pytest.param("4 3\n2\n1 3\n2\n\n", "2 edges, the header states 3"),
+            pytest.param("4 2\n2\n1 3\n2\n\n\n1\n", "line 7: "),
+            pytest.param("4 2\n2\n1 9\n2\n\n", r"line 3: .*the line of vertex 2 of 4\): '1 9'"),
+        ],
+        together=1,
+    ),
 )
 def test_what_is_wrong_with_a_metis_file_does_not_depend_on_its_ranges(
     tmp_path: Path, text: str, reason: str, range_bytes: int

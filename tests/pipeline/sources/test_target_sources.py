@@ -76,7 +76,7 @@ def test_what_is_no_target_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"wrong\.npy.*row 7:"):
         ingest(target="wrong")
-    with pytest.raises(InputError, match=r"labels .classes. and targets .numbers to predict.; give only one"):
+    with pytest.raises(InputError, match=r"labels .* targets "):
         ingest(label="label", target="price")
     # Numbers with a fraction cannot be classes; the message suggests what they are.
     with pytest.raises(InputError, match="give numbers to predict as the target"):

@@ -12,6 +12,7 @@ from gnnloom.storage.artifacts.stored_csr import row_sums
 from gnnloom.storage.disk.files import tree_bytes
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ReadCounter
+from support.covering import few_of
 from support.sparse_products import random_csr
 from support.stored_matrices import store_matrix
 
@@ -27,8 +28,14 @@ def _uneven(weighted: bool) -> CSR:
     return CSR(0, indptr, indices, rng.random(len(indices)) if weighted else None, 200)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("chunk_rows", "block_entries"), [(7, 20), (64, 20), (10_000, 50), (5, 10_000)])
+@pytest.mark.parametrize(
+    ("weighted", "chunk_rows", "block_entries"),
+    few_of(
+        [False, True],
+        [pytest.param(7, 20), pytest.param(64, 20), pytest.param(10_000, 50), pytest.param(5, 10_000)],
+        together=1,
+    ),
+)
 def test_blocks_are_the_matrix(tmp_path: Path, weighted: bool, chunk_rows: int, block_entries: int) -> None:
     matrix = _uneven(weighted)
     stored = store_matrix(tmp_path, matrix, chunk_rows=chunk_rows, block_entries=block_entries)

@@ -193,7 +193,7 @@ def other_vertex(vertex: np.ndarray) -> np.ndarray:
         ("halo_offset", with_value(1, -1), "halo_offset: falls"),
         ("halo_offset", lambda a: with_value(1, a[1] + 1)(a), "halo_offset: falls|with itself"),
         ("halo_vertex", swapped, "ascending ids"),
-        ("halo_vertex", moved_entry, "not what the others wait for"),
+        ("halo_vertex", moved_entry, "do not send the rows that others wait for"),
         ("send_row", with_value(0, 500), r"send_row.*500 at position 0, expected 0 to 29"),
         ("send_row", swapped, "ascending ids"),
         ("own/indices", with_value(0, 89), "ascend within the row"),

@@ -11,6 +11,7 @@ import pytest
 from gnnloom.storage.disk.converted_rows import converted, fill_rows
 from gnnloom.storage.disk.mapped_rows import take_rows
 from gnnloom.storage.disk.row_windows import RowWindow
+from support.covering import few_of
 
 #: Every float16 there is, subnormal numbers, infinities and those that are not numbers included.
 HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(256, 256)
@@ -23,9 +24,15 @@ def test_every_float16_is_widened_to_the_same_bits() -> None:
     np.testing.assert_array_equal(out.view(np.uint32), HALVES[ROWS].astype(np.float32).view(np.uint32))
 
 
-@pytest.mark.parametrize("stored", [np.float16, np.float32, np.float64, np.uint8])
-@pytest.mark.parametrize("wanted", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(300, 700), (300,), (300, 7, 2), (300, 0)])
+@pytest.mark.parametrize(
+    ("stored", "wanted", "shape"),
+    few_of(
+        [np.float16, np.float32, np.float64, np.uint8],
+        [np.float16, np.float32, np.float64],
+        [(300, 700), (300,), (300, 7, 2), (300, 0)],
+        together=2,
+    ),
+)
 def test_rows_are_converted_as_by_a_copy(stored: type[Any], wanted: type[Any], shape: tuple[int, ...]) -> None:
     given = np.random.default_rng(5).integers(0, 200, shape).astype(stored)
     for rows in (ROWS, np.empty(0, np.int64)):

@@ -12,13 +12,14 @@ from gnnloom.storage.errors import CorruptError, InputError
 from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm, Edge, join_pieces
 from gnnloom.storage.format.array_record import Piece
 from gnnloom.storage.format.arrays import write_array
+from support.scratch import small_chunks
 
 SHAPES = ((1000,), (1000, 3), (10,), (64,), (0,), (5, 0))
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 256)
+    small_chunks(monkeypatch, 256)
 
 
 def form_of(rows: np.ndarray) -> ArrayForm:

@@ -36,6 +36,7 @@ from gnnloom.storage.format.chunks import FileBuffer
 from gnnloom.storage.format.growing_array import GrowingArray
 from gnnloom.storage.format.manifest import digest_arrays
 from support.covering import examples, few_of
+from support.scratch import small_chunks
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
 
@@ -291,7 +292,7 @@ def test_codecs_of_others_are_not_written(tmp_path: Path) -> None:
 def test_a_growing_array_has_the_bytes_of_one_written_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: list[int]
 ) -> None:
-    monkeypatch.setattr("gnnloom.storage.format.arrays.CHUNK_BYTES", 64 * 8)
+    small_chunks(monkeypatch, 64 * 8)
     growing = GrowingArray(tmp_path, "grown", np.int64, ("row",))
     for stop, count in zip(np.cumsum(cuts), cuts, strict=True):
         growing.append(ROWS[stop - count : stop])

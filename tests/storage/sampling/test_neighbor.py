@@ -152,8 +152,7 @@ def test_a_vertex_draws_the_same_whatever_else_is_in_the_batch(way: str) -> None
     np.testing.assert_array_equal(some, everything[:10])
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("way", "weighted"), few_of(WAYS, [False, True], together=1))
 def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighted: bool, way: str) -> None:
     adjacency = scipy.sparse.block_diag(
         [random_adjacency(200, 1500, 1, symmetric=True), random_adjacency(80, 6000, 2, symmetric=True)]
@@ -187,8 +186,7 @@ def test_a_batch_without_some_entries_is_that_of_a_graph_that_lacks_them(weighte
                 assert np.array_equal(dense(mine), dense(theirs))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("way", "symmetric"), few_of(WAYS, [False, True], together=1))
 def test_vertices_that_draw_once_keep_what_they_drew_first(symmetric: bool, way: str) -> None:
     adjacency = random_adjacency(400, 3000, 4, symmetric=symmetric)
     adjacency.data[:] = np.random.default_rng(0).random(adjacency.nnz)

@@ -17,6 +17,7 @@ from gnnloom.storage.samplers.kind import SUFFICIENT
 from gnnloom.storage.sampling import edge_probabilities, normalization
 from gnnloom.storage.sampling.normalization import count_samples, count_sufficiently
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
+from support.covering import few_of
 from support.graphs import random_adjacency
 from support.samples import in_memory, sampler_of
 from support.tolerance import assert_close
@@ -141,8 +142,7 @@ def check_law(given: Normalization, pattern: np.ndarray, law: Law) -> None:
     assert_close((sums / drawn[:, None])[pattern & together], np.ones((pattern & together).sum()), steps=1024)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("size", "symmetric"), few_of([1, 2, 3, 4, 5], [True, False], together=1))
 def test_weights_of_edge_batches_are_exact(size: int, symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed, long in ((0, 1 << 16), (1, 1)):
         monkeypatch.setattr(edge_probabilities, "_LONG", long)

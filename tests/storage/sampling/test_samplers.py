@@ -134,8 +134,9 @@ def test_an_epoch_has_every_vertex_once(kind: str) -> None:
         sampler.draw(0, sampler.num_batches)
 
 
-@pytest.mark.parametrize("kind", [name for name in SAMPLERS if name not in COVERING])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "symmetric"), few_of([name for name in SAMPLERS if name not in COVERING], [False, True], together=1)
+)
 def test_every_vertex_is_reached_in_time(kind: str, symmetric: bool) -> None:
     """Also vertices without neighbors: a third of the graph."""
     adjacency = scipy.sparse.block_diag(
@@ -226,8 +227,7 @@ def test_arguments_out_of_range_are_refused() -> None:
         ClusterSampler(in_memory(random_adjacency(11, 20, 0, symmetric=True)), 0, parts.parts)
 
 
-@pytest.mark.parametrize("says_loop", [False, True])
-@pytest.mark.parametrize("row", ["only loops", "nothing", "mixed"])
+@pytest.mark.parametrize(("says_loop", "row"), few_of([False, True], ["only loops", "nothing", "mixed"], together=1))
 def test_loops_that_a_copy_has_wrong_stop_no_sampler(says_loop: bool, row: str) -> None:
     n = 40
     counts = {"only loops": np.ones(n), "nothing": np.zeros(n), "mixed": np.arange(n) % 2}[row].astype(np.int64)

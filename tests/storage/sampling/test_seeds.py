@@ -11,6 +11,7 @@ from gnnloom.storage.artifacts import mapped_vertices
 from gnnloom.storage.artifacts.mapped_vertices import SplitVertices, split_vertices
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
+from support.covering import few_of
 
 N = 500
 _RNG = np.random.default_rng(0)
@@ -24,8 +25,7 @@ KNOWN["target"] = (~np.isnan(LABELS["target"])).any(1)
 CODES = _RNG.integers(0, 4, N).astype(np.uint8)
 
 
-@pytest.mark.parametrize("piece", [1, 7, N])
-@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize(("piece", "name"), few_of([1, 7, N], LABELS, together=1))
 def test_a_split_has_its_vertices_with_a_label_wherever_pieces_end(
     name: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,8 +45,7 @@ def test_a_split_has_its_vertices_with_a_label_wherever_pieces_end(
             np.testing.assert_array_equal(found, some[chosen[some]])
 
 
-@pytest.mark.parametrize("counted", [1, 5, 64, 4 * N])
-@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize(("counted", "name"), few_of([1, 5, 64, 4 * N], LABELS, together=1))
 def test_vertices_of_a_split_are_found_without_an_array_of_them(
     name: str, counted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 from gnnloom.storage import Catalog
-from gnnloom.storage.format import arrays
-from gnnloom.storage.shards import block_ranges
+from gnnloom.storage.shards.block_ranges import row_ranges
 from support.graphs import random_adjacency, store_graph
+from support.scratch import small_chunks
 
 
 @pytest.mark.parametrize(("chunk_rows", "range_rows"), [(8, 8), (8, 20), (8, 1000), (3, 1), (1, 1), (1, 5)])
 def test_ranges_cover_every_row_once_and_decode_every_chunk_once(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, chunk_rows: int, range_rows: int
 ) -> None:
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 8 * chunk_rows)
-    monkeypatch.setattr(block_ranges, "RANGE_ROWS", range_rows)
+    small_chunks(monkeypatch, 8 * chunk_rows)
     graph = store_graph(catalog.create("g"), random_adjacency(64, 300, 1, symmetric=True), symmetric=True, num_blocks=3)
     for number in range(graph.num_blocks):
         block, next_row = graph.block(number), graph.block_rows[number]
-        for rows in block_ranges.row_ranges(graph, number):
+        for rows in row_ranges(graph, number, range_rows):
             assert rows.first == next_row
             next_row += len(rows.nonzeros)
             local = slice(rows.first - block.row_offset, next_row - block.row_offset + 1)
@@ -38,7 +37,7 @@ def test_ranges_cover_every_row_once_and_decode_every_chunk_once(
 
 
 def test_ranges_within_an_array_end_at_its_chunks(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 64)
+    small_chunks(monkeypatch, 64)
     graph = store_graph(catalog.create("g"), random_adjacency(64, 300, 1, symmetric=True), symmetric=True, num_blocks=1)
     reader = graph.artifact.array("degree")
     assert list(reader.ranges(20, 5, 42)) == [(5, 16), (16, 32), (32, 42)]

@@ -103,7 +103,7 @@ def test_a_damaged_object_is_named_and_nothing_is_left(web: Dataset, tmp_path: P
     with pytest.raises(CorruptError, match=rf"{LIST}:"):
         catalog.pull(url, "again")
     listed.unlink()
-    with pytest.raises(NotFoundError, match="there is no dataset here; if a push to this URL was stopped, repeat it"):
+    with pytest.raises(NotFoundError, match=r"no dataset here.*push"):
         catalog.pull(url, "again")
     assert [each.name for each in catalog.root.iterdir() if not each.name.startswith(".")] == ["web"]
 

@@ -104,7 +104,7 @@ def test_a_training_begins_where_the_run_ended(catalog: Catalog, first: Run) -> 
 
 
 def test_fewer_epochs_than_the_run_has_are_refused(catalog: Catalog, first: Run) -> None:
-    with pytest.raises(InputError, match="trained for 20 epochs already, more than epochs 5; ask for at least 20"):
+    with pytest.raises(InputError, match=r"20 epochs .*epochs 5;"):
         start(catalog, epochs=5)
     assert first.is_finished
 

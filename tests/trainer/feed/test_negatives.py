@@ -18,6 +18,7 @@ from gnnloom.trainer.feed.negatives import (
 )
 from gnnloom.trainer.feed.pair_seeds import PairSet
 from gnnloom.trainer.links import choices
+from support.covering import few_of
 from support.lone import LoneCommunicator
 from support.thread_ranks import on_thread_ranks
 
@@ -112,8 +113,7 @@ def edges(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return np.asarray(((sources * 31 + targets * 17) % 10 > 3) | (sources == 3))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize(("ranks", "number"), few_of([1, 2, 3, 4], range(4), together=1))
 def test_edges_are_drawn_again_on_any_number_of_ranks(number: int, ranks: int) -> None:
     pairs = positives(60)
     sampler = samplers()[number]

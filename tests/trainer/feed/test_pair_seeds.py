@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gnnloom.trainer.feed.pair_seeds import PairSeeds, PairSet
+from support.covering import few_of
 
 PAIRS = PairSet(np.arange(3), np.array([4, 5, 6]), np.array([7, 4, 9]))
 
@@ -46,8 +47,12 @@ def test_negatives_follow_the_pairs_in_their_order(more: dict[str, Any], expecte
     np.testing.assert_array_equal(pairs.vertices, np.unique(found))
 
 
-@pytest.mark.parametrize("excludes", [True, False])
-@pytest.mark.parametrize(("symmetric", "excludes_reverse"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("excludes", "symmetric", "excludes_reverse"),
+    few_of(
+        [True, False], [pytest.param(False, False), pytest.param(True, False), pytest.param(False, True)], together=1
+    ),
+)
 def test_a_batch_leaves_out_the_edges_of_its_pairs(symmetric: bool, excludes_reverse: bool, excludes: bool) -> None:
     links: Any = SimpleNamespace(relation=None, symmetric=symmetric, excludes_reverse=excludes_reverse)
     seeds = Fixed(links, 3, 2, excludes=excludes)

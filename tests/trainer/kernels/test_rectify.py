@@ -15,7 +15,7 @@ from gnnloom.trainer.kernels.dispatch import Dropout, rectify
 from gnnloom.trainer.place.arrays import sum_dtype
 from gnnloom.trainer.place.contract import LANES, RowPass, RowStep
 from gnnloom.trainer.place.place import Place
-from support.covering import examples
+from support.covering import examples, few_of
 from support.gradients import backward
 
 VERTEX = np.arange(5, 205, dtype=np.int64)
@@ -29,9 +29,9 @@ def _gradients(result: Tensor, output: Tensor, bias: Tensor) -> tuple[Tensor, ..
     return result.detach(), output.grad, bias.grad
 
 
-@pytest.mark.parametrize("probability", [0.0, 0.4])
-@pytest.mark.parametrize("dim", [1, 31, 32, 70])
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(
+    ("probability", "dim", "in_place"), few_of([0.0, 0.4], [1, 31, 32, 70], [False, True], together=2)
+)
 def test_one_pass_has_the_bits_of_three(probability: float, dim: int, in_place: bool) -> None:
     generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Place(num_threads=2))
     pair = torch.randn(len(VERTEX), dim, generator=generator), torch.randn(dim, generator=generator)
@@ -52,8 +52,7 @@ def test_numbers_that_are_not_finite_pass() -> None:
     assert result[0, 1:].tolist() == [torch.inf, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("probability", [0.0, 0.4])
-@pytest.mark.parametrize("dim", [1, 31, 70])
+@pytest.mark.parametrize(("probability", "dim"), few_of([0.0, 0.4], [1, 31, 70], together=1))
 def test_bfloat16_is_computed_in_float32_and_rounded_once(probability: float, dim: int) -> None:
     generator, dropout = torch.Generator().manual_seed(dim), Dropout(probability, 3, Place(num_threads=2))
     output = torch.randn(len(VERTEX), dim, generator=generator).bfloat16()

@@ -16,7 +16,7 @@ from gnnloom.trainer.kernels.dispatch import ColumnScale, products_by_columns, s
 from gnnloom.trainer.kernels.sparse_rows import PackedRows, listed_columns, listed_rows
 from gnnloom.trainer.place.place import Place
 from support.array_memory import tracing_arrays
-from support.covering import examples
+from support.covering import examples, few_of
 from support.sparse_products import Case, cases, random_csr
 
 NO_SCALE = torch.empty(0)
@@ -141,10 +141,14 @@ def test_products_by_columns_read_only_their_rows_and_copy_nothing(weighted: boo
         assert len(listed.begin) <= min(200, listed.nnz)
 
 
-@pytest.mark.parametrize("lists_entries", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
-    ("num_rows", "num_columns", "density"), [(1000, 10, 0.001), (40, 30, 0.3), (7, 3, 0.0), (0, 4, 0.0)]
+    ("lists_entries", "weighted", "num_rows", "num_columns", "density"),
+    few_of(
+        [False, True],
+        [False, True],
+        [pytest.param(1000, 10, 0.001), pytest.param(40, 30, 0.3), pytest.param(7, 3, 0.0), pytest.param(0, 4, 0.0)],
+        together=2,
+    ),
 )
 def test_packed_rows_are_as_long_as_stated_and_lose_nothing(
     num_rows: int, num_columns: int, density: float, weighted: bool, lists_entries: bool

@@ -65,11 +65,11 @@ def test_messages_advance_between_blocks(tmp_path: Path) -> None:
     calls: list[int] = []
     multiplied: list[bool] = []
 
-    def prepared(rows: CSR, dtype: torch.dtype) -> SparseProduct:
+    def prepared(rows: CSR) -> SparseProduct:
         multiplied.append(current_thread() is main_thread())
-        return sparse_product(rows, Place(dtype))
+        return sparse_product(rows, Place())
 
-    product = StreamedProduct(stored, torch.float32, prepared, num_threads=2)
+    product = StreamedProduct(stored, prepared, num_threads=2)
     product.multiply(torch.ones((50, 2)), torch.empty((50, 2)), torch.empty(0), progress=lambda: calls.append(1))
     assert len(multiplied) == len(stored.bounds) - 1 > 5
     # Those of the thread that sends the messages.
@@ -83,16 +83,16 @@ def test_as_many_threads_multiply_as_are_asked_for(tmp_path: Path, num_threads: 
     # One more would be alone at the barrier.
     meeting = Barrier(num_threads, met.set, timeout=60)
 
-    def prepared(rows: CSR, dtype: torch.dtype) -> SparseProduct:
+    def prepared(rows: CSR) -> SparseProduct:
         nonlocal most
         at_work.add(get_ident())
         most = max(most, len(at_work))
         if not met.is_set():
             meeting.wait()
         at_work.discard(get_ident())
-        return sparse_product(rows, Place(dtype))
+        return sparse_product(rows, Place())
 
-    product = StreamedProduct(stored, torch.float32, prepared, num_threads=num_threads)
+    product = StreamedProduct(stored, prepared, num_threads=num_threads)
     product.multiply(torch.ones((50, 2)), torch.empty((200, 2)), torch.empty(0))
     assert most == num_threads
 

@@ -17,6 +17,7 @@ from gnnloom.trainer.links.decoders.kind import DecoderKind
 from gnnloom.trainer.links.decoders.registry import DECODERS, decoder_kind
 from gnnloom.trainer.links.perceptron import Perceptron
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.plugins import install_plugin
 from support.tolerance import assert_close
 
@@ -53,8 +54,7 @@ def expected(decoder: Decoder, name: str, source: np.ndarray, target: np.ndarray
     return np.asarray(product)
 
 
-@pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("num_outputs", [1, 3])
+@pytest.mark.parametrize(("name", "num_outputs"), few_of(DECODERS, [1, 3], together=1))
 def test_scores_and_gradients_are_those_of_the_formula(name: str, num_outputs: int) -> None:
     if num_outputs > 1 and not DECODERS[name].gives_several:
         with pytest.raises(InputError, match=rf"decoder {DECODERS[name].place[1]}: .* 3 scores"):

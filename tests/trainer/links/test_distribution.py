@@ -9,11 +9,11 @@ import torch
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.links.distribution import NUM_BINS, score_distribution
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.thread_ranks import on_thread_ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("ranks", "dtype"), few_of([1, 2, 3], [torch.float32, torch.float64], together=1))
 def test_scores_are_counted_as_numpy_counts_them(ranks: int, dtype: torch.dtype) -> None:
     rng = np.random.default_rng(0)
     # Of quarters, which are exact; the last rank has none, and rank 0 some that are not finite.

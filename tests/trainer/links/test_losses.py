@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gnnloom.trainer.links.choices import PAIR_LOSSES
 from gnnloom.trainer.links.losses import LOSSES
+from support.covering import few_of
 from support.tolerance import assert_close
 
 MARGIN = 0.75
@@ -38,8 +39,7 @@ def test_every_name_has_a_loss() -> None:
     assert list(LOSSES) == list(PAIR_LOSSES)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize(("name", "count"), few_of(LOSSES, [1, 4], together=1))
 def test_a_loss_and_its_gradient_are_those_of_the_formula(name: str, count: int) -> None:
     positive, negative = scores(count)
     loss = LOSSES[name]

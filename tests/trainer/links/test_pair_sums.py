@@ -15,6 +15,7 @@ from gnnloom.trainer.links.decoders.registry import DECODERS
 from gnnloom.trainer.links.losses import LOSSES
 from gnnloom.trainer.links.pair_sums import pair_loss, sum_over_pairs
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.tolerance import assert_close
 
 DIM, NUM_ROWS, NUM_PAIRS = 5, 30, 70
@@ -41,9 +42,15 @@ def gradients(rows: Tensor, decoder: Decoder) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(("count", "at_once"), [(1, 8), (3, 8), (1, 1), (3, 1000)])
+@pytest.mark.parametrize(
+    ("name", "loss", "count", "at_once"),
+    few_of(
+        DECODERS,
+        LOSSES,
+        [pytest.param(1, 8), pytest.param(3, 8), pytest.param(1, 1), pytest.param(3, 1000)],
+        together=2,
+    ),
+)
 def test_a_loss_and_its_gradients_are_those_of_all_pairs_at_once(
     name: str, loss: str, count: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

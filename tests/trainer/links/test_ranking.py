@@ -19,6 +19,7 @@ from gnnloom.trainer.links.ranking import (
     exact_totals,
 )
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.lone import LoneCommunicator
 from support.thread_ranks import on_thread_ranks
 from support.tolerance import assert_close
@@ -92,9 +93,7 @@ def same_on_ranks(function: Callable[[Communicator], Any]) -> Any:
     return found[0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block", [1, 7, 1 << 20])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize(("kind", "block", "ranks"), few_of(KINDS, [1, 7, 1 << 20], [1, 2, 3, 4], together=2))
 def test_counts_are_those_of_all_comparisons(kind: str, block: int, ranks: int) -> None:
     scores, others = drawn(kind, 40, 1), drawn(kind, 33, 2)
     of_scores, of_others = shares(40, ranks, 3), shares(33, ranks, 4)[::-1]

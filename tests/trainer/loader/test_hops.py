@@ -8,8 +8,9 @@ import torch
 
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layered import layered_batch
-from gnnloom.trainer.loader.hops import batch_hops, edge_weight, sample_hops
+from gnnloom.trainer.loader.hops import edge_weight, hops_of
 from gnnloom.trainer.place.place import Place
+from support.covering import few_of
 from support.graphs import random_adjacency
 from support.samples import Seeded, in_memory, seeded
 from support.tolerance import assert_close
@@ -30,7 +31,7 @@ def test_edges_are_entries_of_the_graph_and_each_hop_follows_the_one_before(fano
     matrix = sampler.graph.matrix
     for number in range(sampler.num_batches):
         sample = sampler.sample(2, number)
-        hops = sample_hops(sample, Place())
+        hops = hops_of(sample, Place())
         source, target = hops.edge_index.numpy()
         assert hops.entry is not None
         entry = hops.entry.numpy()
@@ -51,18 +52,21 @@ def test_edges_are_entries_of_the_graph_and_each_hop_follows_the_one_before(fano
 def test_what_a_batch_and_its_sample_give_is_the_same() -> None:
     sampler = _sampler([4, 3, 2])
     sample = sampler.sample(0, 1)
-    one, other = sample_hops(sample, Place()), batch_hops(layered_batch(sampler.graph, sample), Place())
+    one, other = hops_of(sample, Place()), hops_of(layered_batch(sampler.graph, sample), Place())
     assert other.entry is None
     assert torch.equal(one.vertices, other.vertices)
     assert torch.equal(one.edge_index, other.edge_index)
     assert (one.num_sampled_nodes, one.num_sampled_edges) == (other.num_sampled_nodes, other.num_sampled_edges)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("normalization", ["symmetric", "mean", "none"])
-@pytest.mark.parametrize("fanouts", [[ALL, ALL], [3, 2]])
-def test_weights_of_edges_are_those_of_the_whole_graph(fanouts: list[int], normalization: str, weighted: bool) -> None:
-    sampler = _sampler(fanouts, weighted=weighted)
+@pytest.mark.parametrize(
+    ("weighted", "normalization", "fanouts"),
+    few_of([False, True], ["symmetric", "mean", "none"], [(ALL, ALL), (3, 2)], together=2),
+)
+def test_weights_of_edges_are_those_of_the_whole_graph(
+    fanouts: tuple[int, ...], normalization: str, weighted: bool
+) -> None:
+    sampler = _sampler(list(fanouts), weighted=weighted)
     matrix = sampler.graph.matrix
     data = np.ones(matrix.nnz) if matrix.data is None else matrix.data.astype(np.float64)
     row = np.repeat(np.arange(N), np.diff(matrix.indptr))
@@ -73,18 +77,18 @@ def test_weights_of_edges_are_those_of_the_whole_graph(fanouts: list[int], norma
         "none": np.ones(matrix.nnz),
     }[normalization]
     sample = sampler.sample(0, 0)
-    hops = sample_hops(sample, Place())
+    hops = hops_of(sample, Place())
     found = edge_weight(layered_batch(sampler.graph, sample), normalization, Place(torch.float64))
     assert hops.entry is not None
     entry = hops.entry.numpy()
     drawn = np.bincount(row[entry], minlength=N)
     share = np.diff(matrix.indptr)[row[entry]] / drawn[row[entry]]
     assert_close(found, (data * factor)[entry] * share)
-    if fanouts == [ALL, ALL]:
+    if fanouts == (ALL, ALL):
         assert (share == 1).all()
 
 
 def test_layers_that_draw_anew_have_no_common_graph() -> None:
     sampler = _sampler([4, 3], draw_once=False)
     with pytest.raises(ValueError, match="draw_once"):
-        sample_hops(sampler.sample(0, 0), Place())
+        hops_of(sampler.sample(0, 0), Place())

@@ -58,7 +58,7 @@ def test_values_have_the_types_of_the_constructor() -> None:
     given = "slope=1", "shared=true"
     assert config(model_options=given).model.own_options() == {"slope": 1.0, "shared": True}
     assert read_options(Passing, ["name=3", "slope=2"]) == {"name": "3", "slope": 2.0}
-    with pytest.raises(InputError, match="expected name=value with the names slope, shared, name"):
+    with pytest.raises(InputError, match=r"name=value .*slope, shared, name"):
         read_options(Passing, ["other=3"])
 
 

@@ -32,7 +32,7 @@ from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS, scaling
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.planner.describe import SCALED_SIDES, epoch_steps
 from support import traffic
-from support.covering import examples
+from support.covering import examples, few_of
 
 ON_GRIDS = ("broadcast", "replicated", "summa", "split3d", "tensor3d")
 OPTIONS = {"summa_width": 0, "aggregation_blocks": 1, "gradient_product": "straight"}
@@ -266,8 +266,7 @@ def test_counting_takes_no_time_for_a_billion_vertices_on_thousands_of_ranks(nam
     assert time.process_time() - began < 2
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 2), (3, 1, 4), (1, 1, 7), (5, 2, 1)])
-@pytest.mark.parametrize("n", [5, 61])
+@pytest.mark.parametrize(("shape", "n"), few_of([(2, 3, 2), (3, 1, 4), (1, 1, 7), (5, 2, 1)], [5, 61], together=1))
 def test_moves_within_one_order_are_exact(shape: tuple[int, ...], n: int) -> None:
     axes, vertices = dict(zip("xyz", shape, strict=True)), {"rows": np.arange(n)}
     for source, target in (

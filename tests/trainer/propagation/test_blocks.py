@@ -22,6 +22,7 @@ from gnnloom.trainer.propagation.source_rows import FeatureRows, LabelRows, Sour
 from gnnloom.trainer.propagation.stage import Clock, propagate_blocks
 from gnnloom.trainer.propagation.steps import Propagation
 from gnnloom.trainer.propagation.stored_steps import task_of
+from support.covering import few_of
 from support.graphs import random_adjacency
 from support.lone import LoneCommunicator
 from support.problems import Problem
@@ -69,9 +70,15 @@ def run(
         return Propagated(writer.commit(tasks, {"vertex": NUM_VERTICES}, facts_of(WIDTH, what.stored)))
 
 
-@pytest.mark.parametrize("normalization", ["symmetric", "mean", "none"])
-@pytest.mark.parametrize("teleport", [None, 0.15])
-@pytest.mark.parametrize(("symmetric", "weighted"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize(
+    ("normalization", "teleport", "symmetric", "weighted"),
+    few_of(
+        ["symmetric", "mean", "none"],
+        [None, 0.15],
+        [pytest.param(True, False), pytest.param(False, False), pytest.param(False, True)],
+        together=2,
+    ),
+)
 def test_steps_equal_those_of_scipy(
     catalog: Catalog, normalization: str, teleport: float | None, symmetric: bool, weighted: bool
 ) -> None:

@@ -66,9 +66,7 @@ def refused(config: TrainConfig) -> str:
 
 def test_shards_of_the_graph_that_has_the_held_out_edges_are_refused(catalog: Catalog) -> None:
     dataset = store_for_sampling(catalog, GIVEN, 1)
-    assert "dataset undirected has no links; make some with `gnnloom links undirected random`" in refused(
-        pair_config(catalog, "undirected", "first")
-    )
+    assert "`gnnloom links undirected random`" in refused(pair_config(catalog, "undirected", "first"))
     whole = shards_of(dataset, dataset.graph().artifact.key)
     links = drawn(dataset, GIVEN)
     said = refused(pair_config(catalog, "undirected", "first", shards=whole))
@@ -111,7 +109,7 @@ def test_a_run_does_not_go_on_with_other_links(catalog: Catalog) -> None:
     store_links(dataset, dataset.graph(), arrays, held_out_entries=0)
     links.artifact.path.rename(catalog.root / "aside")
     said = refused(pair_config(catalog, "changed", "run", epochs=5))
-    assert "this run was trained on other links; choose another name for the run" in said
+    assert "trained on other links" in said
 
 
 @pytest.mark.parametrize(("task", "what"), [("edge-class", "class"), ("edge-number", "number")])
@@ -122,7 +120,7 @@ def test_tasks_on_values_need_pairs_that_have_them(catalog: Catalog, task: str, 
     said = refused(config)
     assert said.endswith(f"task {task} predicts a {what}, but the pairs have no values")
     said = refused(config.with_options(task="link", class_weights="balanced"))
-    assert said == "class_weights 'balanced': task link has no classes to weigh; remove the option"
+    assert said.startswith("class_weights 'balanced': task link ")
 
 
 def test_a_step_that_would_exclude_all_edges_is_refused(catalog: Catalog) -> None:
@@ -131,7 +129,7 @@ def test_a_step_that_would_exclude_all_edges_is_refused(catalog: Catalog) -> Non
     links = drawn(dataset, given)
     pairs = links.num_pairs["train"]
     said = refused(pair_config(catalog, "everything", "first", link_batch=pairs))
-    assert f"a step on all {pairs} training pairs excludes all edges of the graph" in said
+    assert f"all {pairs} training pairs" in said
     assert all(option in said for option in ("--disjoint", "--link-batch", "--no-exclude-targets"))
     few: dict[str, Any] = {"epochs": 1, "eval_every": 0}
     kept: list[dict[str, Any]] = [{"link_batch": pairs - 1}, {"link_batch": pairs, "exclude_targets": False}]
@@ -156,7 +154,7 @@ def test_pairs_that_were_given_may_be_all_edges_too(
     arrays = {"train/pair": pairs[:given], "valid/pair": pairs[:, ::-1], "test/pair": pairs[:, ::-1]}
     links = store_links(dataset, graph, arrays, held_out_entries=0, edges={"train/pair": given})
     if is_refused:
-        with pytest.raises(InputError, match="a step on all 20 training pairs excludes all edges of the graph"):
+        with pytest.raises(InputError, match="20 training pairs"):
             check_step(dataset, links, 20)
     for pairs_of_step in (0, given - 1) if is_refused else (0, given - 1, given, 1000):
         check_step(dataset, links, pairs_of_step)

@@ -17,7 +17,7 @@ from gnnloom.storage.format.memory_map import RecordedArray
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards import known_pairs
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.data.row_exchange import RangeOwners
+from gnnloom.trainer.data.owners import RangeOwners
 from gnnloom.trainer.links.bilinear import Dot
 from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.training import best_targets
@@ -38,9 +38,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 @pytest.fixture(autouse=True)
 def many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(best_targets, "SOURCES_AT_ONCE", 16)
-    for name, value in (("_CELLS", 8), ("_ENTRIES", 100), ("_PAIRS", 30)):
+    for name, value in (("_CELLS", 8), ("_ENTRIES", 50), ("_PAIRS", 30)):
         monkeypatch.setattr(known_pairs, name, value)
-    monkeypatch.setattr("gnnloom.storage.shards.block_ranges.RANGE_ROWS", 50)
 
 
 @pytest.fixture(scope="module")

@@ -229,7 +229,7 @@ def test_weights_of_the_graph_are_weights_of_the_edges(catalog: Catalog, kind: s
 
 
 def test_a_graph_with_weights_is_refused_if_the_module_takes_none(catalog: Catalog) -> None:
-    with pytest.raises(CollectiveError, match=r"the edges have weights, which model .*ByDegrees does not use"):
+    with pytest.raises(CollectiveError, match=r"weights.* model .*ByDegrees "):
         train(LoneCommunicator(), edge_config(catalog, "weighted", "refused", f"{OWN}:ByDegrees"))
 
 
@@ -538,5 +538,5 @@ def test_a_module_that_keeps_the_edges_of_a_call_is_refused(
     catalog: Catalog, model: str, options: tuple[str, ...]
 ) -> None:
     needs_pyg(model)
-    with pytest.raises(CollectiveError, match="depends on the graph of an earlier call, as with cached=True"):
+    with pytest.raises(CollectiveError, match=r"earlier call.*cached=True"):
         train(LoneCommunicator(), edge_config(catalog, "directed", "remembers", model, model_options=options))

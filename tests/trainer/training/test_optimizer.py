@@ -99,6 +99,6 @@ def test_a_diverged_model_is_not_kept(tmp_path: Path) -> None:
     writer.finish()
     with torch.no_grad():
         model.weight[0, 0] = torch.inf
-    with pytest.raises(CollectiveError, match=r"parameter weight is not finite after epoch 2; lower the learning rate"):
+    with pytest.raises(CollectiveError, match=r"parameter weight .*epoch 2;"):
         writer.save(2, model, optimizer, [Destination(tmp_path, 2, {})])
     assert checkpoint_epochs(tmp_path) == [1]

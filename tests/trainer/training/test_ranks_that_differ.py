@@ -67,7 +67,7 @@ def test_ranks_that_differ_in_any_field_do_not_begin(tmp_path: Path) -> None:
         shown = name if name in software else f"--{name.replace('_', '-')}"
         assert line.startswith(f"error: ranks differ in {shown}: "), (command, name)
         assert "(ranks 0, 1), " in line
-        assert "(rank 2); start all ranks with the same command" in line
+        assert "(rank 2)" in line
         slowest.append(max(seconds for _, _, seconds in ended))
     # Of all cases, as a busy machine may stop a single one for seconds.
     assert statistics.median(slowest) < _SECONDS
@@ -175,7 +175,7 @@ def _check_one_error(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 3, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "error: " in line]
     assert "row/0000" in line
-    assert "do not belong together; remove them and make them again" in line
+    assert "do not belong together" in line
 
 
 @pytest.mark.parametrize("case", _OF_OTHERS)

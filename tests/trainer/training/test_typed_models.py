@@ -379,7 +379,7 @@ def test_samples_that_do_not_fit_a_run_are_refused(dataset: Dataset) -> None:
         ("batch_size 5, but 7", {"samples": key, "batch_size": 7}),
         ("fanout", {"samples": key, "fanout": (4, 2)}),
         ("relation_fanout", {"samples": key, "relation_fanout": ("cites=1",)}),
-        ("2 layers", {"samples": key, "hidden": (6, 6)}),
+        ("fan-outs .*2 layers, .* 3 layers", {"samples": key, "hidden": (6, 6)}),
         ("samples", {"samples": "0123"}),
         ("vertices", {"samples": key, "relation": "cites", "of_type": None}),
     ]

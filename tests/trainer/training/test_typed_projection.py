@@ -12,7 +12,7 @@ import pytest
 
 import gnnloom
 from gnnloom.storage import Dataset
-from gnnloom.storage.errors import BudgetError, InputError
+from gnnloom.storage.errors import BudgetError
 from gnnloom.trainer.comm.agreement import CollectiveError
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.planner.fitting import settle_memory
@@ -85,13 +85,17 @@ def test_a_run_that_cannot_fit_is_refused_before_it_runs(dataset: Dataset, monke
         start.check_fits(LoneCommunicator(), opened)
 
 
-def test_stored_samples_are_not_forecast_and_their_runs_not_refused(dataset: Any) -> None:
+def test_runs_from_stored_samples_are_forecast_from_the_sizes_of_batches(dataset: Any) -> None:
     options: dict[str, Any] = {"fanout": (2, 2), "batch_size": 8}
-    samples = gnnloom.sample(dataset, of_type="paper", ranks=1, epochs=1, workers=0, **options)
-    config = typed_config(dataset, "stored", "Averages", samples=samples.artifact.key, **options)
-    assert start.check_fits(LoneCommunicator(), opened_run(config)) is None
-    with pytest.raises(InputError, match="run stored"):
-        project_training(config)
+    for ranks in (1, 2):
+        samples = gnnloom.sample(dataset, of_type="paper", ranks=ranks, epochs=1, workers=0, **options)
+        config = typed_config(dataset, "stored", "Averages", samples=samples.artifact.key, ranks=ranks, **options)
+        found = project_training(config)
+        assert len(found.peak_memory) == ranks
+        assert ranks > 1 or start.check_fits(LoneCommunicator(), opened_run(config))
+        assert settle_memory({**config.to_json(), "catalog": str(dataset.path.parent)}, 2 * max(found.peak_memory))
+    # Without an evaluation, nothing is mapped.
+    assert not project_training(config.with_options(final_eval=False)).mapped_bytes
 
 
 def test_a_run_is_fitted_to_a_memory_or_refused_with_what_it_takes(dataset: Dataset) -> None:
@@ -158,6 +162,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "sage": {"name": "Sage", "batch_size": 4096, "reverse": True},
     "attention": {"name": "Attention", "batch_size": 2048, "reverse": True},
     "transformer": {"name": "Transformer", "batch_size": 2048, "reverse": True},
+    "packed": {"batch_size": 1024, "packed": True},
+    "packed-only": {"batch_size": 512, "reverse": True, "packed": True, "final_eval": False, "ranks": 2},
+    "packed-sage": {"name": "Sage", "batch_size": 4096, "reverse": True, "packed": True, "final_eval": False},
 }
 
 
@@ -173,6 +180,10 @@ def test_memory_is_near_the_measured_one(middle: Dataset, case: str, monkeypatch
         pytest.importorskip("torch_geometric.nn")
     else:
         monkeypatch.delitem(sys.modules, "torch_geometric", raising=False)
+    if options.pop("packed", False):
+        drawn = {name: options[name] for name in ("batch_size", "fanout", "reverse") if name in options}
+        samples = gnnloom.sample(middle, of_type="paper", epochs=2, ranks=options.get("ranks", 1), workers=0, **drawn)
+        options["samples"] = samples.artifact.key
     config = typed_config(middle, f"run-{case}", **{"precision": "float32", **options})
     planned = project_training(config)
     for expected, found in zip(planned.peak_memory, launch(config)["peak_memory"], strict=True):

@@ -51,7 +51,7 @@ def collated(*sizes: int) -> Any:
 @pytest.mark.parametrize("container", [dataset, collated, lambda *sizes: [graph(size) for size in sizes]])
 def test_only_containers_of_one_graph_are_stored(container: Any) -> None:
     assert np.array_equal(adjacency(container(5)), np.roll(np.eye(5), 1, axis=1))
-    with pytest.raises(InputError, match=r"of 3 graphs; pass one of them, dataset\[0\], .*Batch.from_data_list"):
+    with pytest.raises(InputError, match=r"3 graphs.*dataset\[0\].*Batch.from_data_list"):
         gnnloom.ingest("many", container(3, 4, 5))
     joined = pytest.importorskip("torch_geometric.data").Batch.from_data_list([graph(3), graph(4)])
     assert gnnloom.ingest("joined", joined, workers=0).graph().num_vertices == 7
@@ -143,7 +143,7 @@ def test_sparse_tensors_are_stored_as_scipy_stores_the_same_matrix() -> None:
     transposed = pytest.importorskip("torch_geometric.data").Data(adj_t=matrix.t(), num_nodes=4)
     of_data = gnnloom.ingest("data", transposed, workers=0, self_loops="keep", weights=True)
     assert np.array_equal(of_data.to_scipy().toarray().T, expected)
-    with pytest.raises(InputError, match="square"):
+    with pytest.raises(InputError, match=r"source: .* square, found shape \(2, 3\)"):
         gnnloom.ingest("other", torch.eye(3)[:2].to_sparse())
 
 

@@ -146,7 +146,7 @@ def test_ids_that_are_not_read_are_a_question(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "note"),
     [
-        ([0, 255, 1], '253 of 256 classes do not occur; is 255 "no label"?'),
+        ([0, 255, 1], '253 of 256 classes do not occur; if 255 means "no label", write -1'),
         ([0, 3, 1], "1 of 4 classes does not occur"),
         ([0, 1, 2], ""),
     ],

@@ -160,7 +160,8 @@ def test_a_mistake_is_named_with_what_to_do(catalog: Catalog, edges: str, comman
 def test_a_catalog_that_does_not_exist_is_an_error(catalog: Catalog, command: str) -> None:
     error = refused(catalog, "catalog", command)
     assert isinstance(error, NotFoundError)
-    assert f"{catalog.root}: there is no such catalog; choose another folder with --catalog" in str(error)
+    assert str(error).startswith(f"{catalog.root}: ")
+    assert "--catalog" in str(error)
 
 
 def test_a_dataset_is_removed_only_after_an_answer(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

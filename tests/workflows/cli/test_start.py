@@ -96,6 +96,13 @@ def test_a_plan_reads_manifests_and_imports_nothing_that_trains(trainable: Path,
 
 
 @pytest.mark.slow
+def test_the_command_that_starts_ranks_leaves_torch_to_them(trainable: Path) -> None:
+    # Importing torch would take the command as long as a rank.
+    command = ("train", "rows", "--epochs", "1", "--threads", "1")
+    assert not imported("--catalog", str(trainable), *command) & (set(HEAVY) - {"numcodecs", "zarr"})
+
+
+@pytest.mark.slow
 def test_plans_and_ranks_on_row_shards_import_and_compile_only_what_they_need(trainable: Path) -> None:
     # A hidden layer that is recomputed, and a measured one, go back from a gradient that is given.
     options = ("rows", "--epochs", "1", "--threads", "1", "--recompute", "--catalog", str(trainable))

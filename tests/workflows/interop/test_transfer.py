@@ -292,6 +292,18 @@ def test_a_graph_of_the_same_dataset_gets_the_predictions_that_it_gets_elsewhere
     np.testing.assert_array_equal(gnnloom.predict(run).predictions(), own)
 
 
+def test_the_own_graph_of_a_run_needs_no_vertex_data(tmp_path: Path) -> None:
+    dataset = store(tmp_path, "today")
+    run = train(gnnloom.Catalog(tmp_path / "catalog"), "first", ranks=1)
+    expected = gnnloom.predict(run).scores()
+    StoredRun(run.path).drop_predictions()
+    # The row shards have the features.
+    dataset.remove_artifact("vertices", dataset.vertices().artifact.key, force=True)
+    again = gnnloom.predict(run, graph=dataset.graph().artifact.key)
+    assert again.path == run.path
+    np.testing.assert_array_equal(again.scores(), expected)
+
+
 def test_vertex_data_stored_like_others_have_their_columns(catalog: gnnloom.Catalog, tmp_path: Path) -> None:
     rows: list[list[Any]] = [["id", "age", "city", "topic"], ["v000", 3, "Bonn", "law"], ["v001", "", "Oslo", "art"]]
     before = write_rows(tmp_path / "before.csv", [*rows, ["v002", 5, "Rome", "sport"]])

@@ -13,6 +13,7 @@ import torch
 import gnnloom
 from gnnloom.storage.errors import ExistsError, InputError, NotFoundError
 from gnnloom.storage.runs.run import Run as StoredRun
+from gnnloom.trainer.comm.agreement import CollectiveError
 from support.lone_training import ThreadLauncher, lone_session
 from support.tolerance import assert_close
 from support.typed_pairs import vectors
@@ -200,7 +201,7 @@ def test_vertex_data_of_a_type_are_stored_like_those_of_another_graph(tmp_path: 
     gnnloom.features(tuesday, **tomorrow)
     model: dict[str, Any] = {"model": f"{OWN}:Sage", "hidden": 4, "epochs": 1, "threads": 1}
     run = gnnloom.train(monday, mode="neighbor", of_type="item", reverse=True, run="first", **model)
-    with pytest.raises(InputError, match=r"column 'city' lacks 'Rome'.*of_type=\"user\".*like=\"monday/"):
+    with pytest.raises(InputError, match=r"column 'city'.*'Rome'.*of_type=\"user\".*like=\"monday/"):
         gnnloom.predict(run, on=tuesday, model=f"{OWN}:Sage")
     gnnloom.features(tuesday, **tomorrow, like=monday, add=True)
     stored = {info.key for info in tuesday.artifacts("vertices") if info.parameters.get("type") == "user"}
@@ -208,6 +209,21 @@ def test_vertex_data_of_a_type_are_stored_like_those_of_another_graph(tmp_path: 
     there = gnnloom.predict(run, on=tuesday, vertices=f"user={key}", model=f"{OWN}:Sage")
     assert len(there.predictions()) == 2
     assert StoredRun(there.path).inputs()["vertices/user"] == key
+
+
+def test_the_own_graph_of_a_run_is_compared_with_nothing(tmp_path: Path) -> None:
+    dataset = with_features(store(tmp_path / "catalog", "today", tables()), 0)
+    run = train(gnnloom.Catalog(tmp_path / "catalog"), "today", "labels")
+    key = StoredRun(run.path).inputs()["graph"]
+    again = gnnloom.predict(run, graph=key, model=f"{OWN}:Attention")
+    assert again.path == run.path
+    StoredRun(run.path).drop_predictions()
+    dataset.remove_artifact("vertices", dataset.vertices(of_type="topic").artifact.key, force=True)
+    with pytest.raises(CollectiveError) as own:
+        gnnloom.predict(run, model=f"{OWN}:Attention")
+    with pytest.raises(CollectiveError) as given:
+        gnnloom.predict(run, graph=key, model=f"{OWN}:Attention")
+    assert str(given.value) == str(own.value)
 
 
 def test_a_graph_that_does_not_fit_is_refused_by_what_differs(catalog: gnnloom.Catalog, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_stage_makes_what_the_training_reads(tmp_path: Path, monkeypatch: py
     ("before", "after", "message"),
     [
         ('mode = "neighbor"\nhidden = 8\nfanout = [4, 3]\nbatch_size = 16\n', "", "mode full reads no samples"),
-        ("fanout = [4, 3]", "fanout = [4]", "2 layers"),
+        ("fanout = [4, 3]", "fanout = [4]", "fanout 4: .* 2 layers"),
         ("epochs = 2", "epochs = -1", "expected at least 0"),
         ("epochs = 2", 'cache_memory = "1G"', "no effect without epochs"),
         ('mode = "neighbor"', 'mode = "neighbor"\nsamples = "ab"', "names samples already"),

@@ -299,7 +299,8 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
         ('target = "user"\n', "", r"line 15: \[relations\.2\] needs a key 'target'"),
         ('name = "knows"', 'name = "buys"', "two relations have this name"),
         ('name = "knows"', 'name = "co-buys"', r"line 17: \[relations\.2\] name: .*co_buys"),
-        ('type = "user"', 'type = "users"', "did you mean user"),
+        ('type = "user"', 'type = "users"', r"line 22: \[vertices\.1\] type: .*did you mean user"),
+        ('target = "user"', 'target = "usser"', r"line 18: \[relations\.2\] target: .*did you mean user"),
         ('columns = ["user", "item"]\n', "", r"line 11: \[relations\.1\] weight: .*columns"),
         ('weight = "amount"', 'weight = "amount"\ntime = "amount"', "--merge keep"),
         ('delimiter = ";"', 'format = "ogb"', r"line 13: \[relations\.1\] format 'ogb'"),
@@ -454,6 +455,8 @@ def test_a_recipe_draws_the_batches_of_a_training_ahead(monkeypatch: pytest.Monk
     text = SAMPLED.format(run='run = "packed"', samples="[samples]\nepochs = 2\n")
     planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
     assert [each["stage"] for each in planned] == ["graph", "transpose", "samples", "train"]
+    run(text, "--until", "samples", "--json")
+    assert json.loads(run(text, "--plan", "--json").stdout)["stages"][3]["memory"] > 1 << 20
     found = json.loads(run(text, "--json").stdout)
     samples = Catalog(Path("catalog"))["shop"].typed_samples()
     assert samples.artifact.key == found["keys"]["samples"] == planned[2]["key"]
@@ -474,10 +477,11 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
         Path(f"{name}.csv").write_text("\n".join([f"id,{column}", *rows]) + "\n")
     planned = json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"]
     assert [each["stage"] for each in planned] == ["graph", "links", "transpose", "train", "predict"]
-    assert planned[3]["memory"] is None
+    assert planned[3]["memory"] is planned[4]["memory"] is None
     run(TRAINING, "--until", "links", "--json")
     planned = json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"]
-    assert planned[3]["memory"] > 1 << 20
+    # A training ends with the evaluation that predicts.
+    assert planned[3]["memory"] == planned[4]["memory"] > 1 << 20
     found = json.loads(run(TRAINING, "--json").stdout)
     dataset = gnnloom.Catalog("catalog")["shop"]
     (name,) = dataset.runs()

@@ -46,4 +46,5 @@ def test_shard_reports_a_damaged_graph_by_one_line(tmp_path: Path) -> None:
     chunk.write_bytes(content)
     done = command(tmp_path, "shard", "web", "--parts", "4", "--workers", "2")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"error: {chunk}: damaged chunk (the checksum is wrong)\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {chunk}: damaged chunk")

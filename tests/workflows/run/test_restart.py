@@ -27,7 +27,7 @@ def test_a_run_of_another_training_is_refused_until_it_is_started_over(tmp_path:
 
     code, _, log = begin().finish()
     assert (code, log.count("error: ")) == (3, 1)
-    assert "this run was made with lr 0.01 (now 0.5); choose another name with --set train.run=..., or --restart" in log
+    assert all(part in log for part in ("lr 0.01 (now 0.5)", "--set train.run=", "--restart"))
     assert begin("--restart").finish()[0] == 0
     again = run_here(run_arguments("quick-start", tmp_path, *changed))
     assert (again["run"], again["loss"]) == ("mine", fresh["loss"])
@@ -39,6 +39,6 @@ def test_a_restart_that_trains_nothing_is_refused(tmp_path: Path) -> None:
     arguments = run_arguments("quick-start", tmp_path, *NAMED, more=("--until", "shards", "--restart"))
     done = subprocess.run([GNNLOOM, *arguments], check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3
-    assert done.stderr == (
-        "error: a restart starts the training over, but the stages to run are graph, vertices, partition, shards\n"
-    )
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: a restart ")
+    assert line.endswith(" graph, vertices, partition, shards")

@@ -16,7 +16,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.kernels.dispatch import performed, with_values
-from gnnloom.trainer.loader.hops import batch_hops, edge_index, edge_weight, scaled_entries
+from gnnloom.trainer.loader.hops import edge_index, edge_weight, hops_of, scaled_entries
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, forward_names, takes_weights
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output
@@ -250,7 +250,7 @@ def layered_edges(batch: LayeredBatch, normalization: str, place: Place, *, weig
             graph.
         weighs: weights are wanted.
     """
-    hops, data, weight = batch_hops(batch, place), batch.blocks[0].data, None
+    hops, data, weight = hops_of(batch, place), batch.blocks[0].data, None
     if weighs and normalization != "none":
         weight = edge_weight(batch, normalization, place)
     elif weighs and data is not None:

@@ -77,11 +77,6 @@ class GraphTraits:
     has_loops: bool
     has_empty_rows: bool
 
-    @property
-    def gives_weights(self) -> bool:
-        """A module that takes weights is given some."""
-        return self.is_weighted or self.normalization != "none"
-
 
 def find_reach(model: EdgeModel, traits: GraphTraits) -> Reach:
     """Try what the module of a model reads. Communicates nothing; the same on every rank.
@@ -162,7 +157,7 @@ class _Trial:
     def __init__(self, model: EdgeModel, graph: _TrialGraph, traits: GraphTraits, place: Place) -> None:
         self._model, self._graph, self._traits, self._place = model, graph, traits, place
         # Given weights are a normalization already, or the graph's weights.
-        self._completes = model.call.weighs and not traits.gives_weights
+        self._completes = model.call.weighs and not traits.is_weighted and traits.normalization == "none"
 
     def reach(self, feature: Tensor) -> Reach:
         """Find what the module reads with its present parameters."""

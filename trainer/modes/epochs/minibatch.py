@@ -59,8 +59,8 @@ class MinibatchMode(PreparedMode):
 
     def _divide(self, epoch: int) -> EpochShare:
         context, vertex, sides = self.context, self._whole.layout(0).vertex, (self._rows, self._transpose)
-        size = context.options["batch_size"]
-        return EpochShare(vertex, *sides, context.shards.num_vertices, size, context.seed, epoch)
+        batches = self.batches
+        return EpochShare(vertex, *sides, batches.num_examples, batches.batch_size, context.seed, epoch)
 
     def _restricted(self, share: EpochShare, batch: int, number: int) -> Prepared:
         """This rank's lists, restricted to a batch."""

@@ -16,7 +16,8 @@ from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
+from gnnloom.trainer.data.owners import RangeOwners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.data.vertex_data import normalize_feature, settled_feature_norm
@@ -178,7 +179,7 @@ class MappedInputs(FeaturesOnDisk):
         with torch.no_grad():
             return self._kept(model, feature)
 
-    def _kept(self, model: Model, feature: MappedRows | UnbackedRows) -> Inputs:
+    def _kept(self, model: Model, feature: MappedRows) -> Inputs:
         """The inputs that the model keeps, made of a range of columns at a time, as wide as the widest hidden layer."""
         width, of_features = model.options.dims[0], False
         step, product = max(_LEAST_COLUMNS, *model.options.dims[1:-1]), None
@@ -201,11 +202,11 @@ class MappedInputs(FeaturesOnDisk):
         together(model.operator.grid.comm, feature.check)
         return Inputs(product.tensor, propagated=True, own=feature.tensor if of_features else None)
 
-    def _mapped(self, model: Model, what: str, shape: tuple[int, int]) -> MappedRows | UnbackedRows:
+    def _mapped(self, model: Model, what: str, shape: tuple[int, int]) -> MappedRows:
         """Zeros of the dtype of features, in a file that is checked while it is used. Collective."""
         place = model.place
         made = together(model.operator.grid.comm, lambda: place.mapped(self._folder, what, shape, place.feature_dtype))
-        if isinstance(made, MappedRows):
+        if not isinstance(made, UnbackedRows):
             place.files.while_used(made.recorded)
         return made
 

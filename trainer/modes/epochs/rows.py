@@ -48,16 +48,16 @@ class RowsMode(PreparedMode):
         self.features = packed_view(self._rows, packed.values, self._measured, context.feature_norm, context.place)
         #: Rows of this rank in the training split, and their numbers among the training rows of all ranks.
         self._training = objective.known_rows(labels, ["train"], context.place)
-        self._number, self._total = number_vertices(
+        self._number, total = number_vertices(
             context.comm, context.shards.num_vertices, self._rows.vertex[self._training], context.place
         )
-        self.batches = DividedBatches(self._total, context.options["batch_size"], self._divide, self._taken)
+        self.batches = DividedBatches(total, context.options["batch_size"], self._divide, self._taken)
         self._begin()
 
     def _divide(self, epoch: int) -> Division:
-        size = self.context.options["batch_size"]
-        batch = batch_of(self._total, size, self.context.seed, epoch, self._number)
-        return Division(batch, self.batches.num_batches)
+        batches = self.batches
+        batch = batch_of(batches.num_examples, batches.batch_size, self.context.seed, epoch, self._number)
+        return Division(batch, batches.num_batches)
 
     def _taken(self, division: Division, batch: int, number: int) -> Prepared:
         """This rank's rows of a batch."""

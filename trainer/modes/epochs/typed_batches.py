@@ -183,7 +183,7 @@ class VertexExamples(ExamplesOfRun):
     def _packed(self, samples: TypedSamples) -> Batches[TypedExamples]:
         """Batches that were drawn before."""
         common, context = _source_fields(self._given, self._context.place, {}), self._context
-        shared = {name: common[name] for name in ("dataset", "graph", "vertices", "features", "has_types")}
+        shared = {name: common[name] for name in ("dataset", "graph", "vertices", "features", "has_types", "views")}
         source = StoredTypedSource(
             **shared, samples=samples.artifact.key, rank=context.comm.rank, counter=context.counter, kept=2
         )
@@ -192,8 +192,7 @@ class VertexExamples(ExamplesOfRun):
             return TypedExamples(TypedBatch(found, {samples.of_type: stored.batch.num_vertices[samples.of_type][0]}))
 
         batches = source.stream(make)
-        # Read before the first step, as every batch has frequent vertices.
-        _ = batches.hot_features
+        batches.begin()
         return batches
 
     def loss(self, examples: TypedExamples | None) -> StepLoss:

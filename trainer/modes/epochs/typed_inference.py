@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,8 @@ from gnnloom.storage.sampling.layers.expansion import OversizedBatchError
 from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSampler, TypedSample
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
+from gnnloom.trainer.data.owners import RangeOwners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.feature_view import FeatureView, OwnFeatures
 from gnnloom.trainer.kernels.dispatch import performed
 from gnnloom.trainer.loader.streams import Fields
@@ -37,7 +37,7 @@ from gnnloom.trainer.modes.epochs.typed_batches import learned_rows, num_seeds, 
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.passes.passes import Out, run_pass
 from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit, end_of_range
-from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
+from gnnloom.trainer.place.mapped_rows import MappedRows
 from gnnloom.trainer.place.place import Place
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ _CARRIED_ALONE: Final = 1 << 28
 
 #: Vertices of each type whose outputs a batch is for, given the first and the last (exclusive) one of a range.
 SeedsOfRange = Callable[[int, int], Mapping[str, NDArray[np.int64]]]
+#: The outputs that a pass computes for the seeds of a batch, from the outputs of the levels below.
+Step = Callable[[TypedBatch, Mapping[OutputRows, Tensor]], Sequence[Tensor]]
 
 
 class TypedInference:
@@ -93,33 +95,34 @@ class TypedInference:
             CollectiveError: the graph or the features are gone, the disk is full, or the neighbors of a single vertex
                 are too many.
         """
-        own, data = self._operator.layout(0).vertex, self._given.data
+        own, data, model = self._operator.layout(0).vertex, self._given.data, self._model
         vertices = own if rows is None else own[rows]
         comm, reach = self._operator.grid.comm, self._found_reach()
         together(comm, lambda: self._map(reach.hops))
         self.file_bytes = 0
         hidden, files = self._hidden(reach)
-        last = _Last(self._model, reach)
-        (out,) = self._pass(
-            last,
-            len(vertices),
-            lambda start, stop: data.by_type(vertices[start:stop]),
-            hidden,
-            ["outputs of the model"],
-        )
+
+        def last(batch: TypedBatch, below: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
+            if not reach.layers:
+                return [model.scores_of(batch)]
+            return [last_outputs(model, model.place, reach.layers, batch, below)]
+
+        outputs = [("outputs of the model", model.options.dims[-1])]
+        (out,) = self._pass(last, len(vertices), lambda *span: data.by_type(vertices[slice(*span)]), hidden, outputs)
         for each in files:
             together(comm, each.check)
-        self._model.place.files.once(out.check)
+        model.place.files.once(out.check)
         return out.tensor
 
-    def _hidden(self, reach: TypedReach) -> tuple[dict[OutputRows, FeatureView], list[MappedRows | UnbackedRows]]:
+    def _hidden(self, reach: TypedReach) -> tuple[dict[OutputRows, FeatureView], list[MappedRows]]:
         """Outputs of the layers below the last level, and their files. Collective."""
-        comm, place, counts = self._operator.grid.comm, self._model.place, self._model.schema.counts
-        found, files = dict[OutputRows, FeatureView](), list[MappedRows | UnbackedRows]()
-        for level, types in sorted(types_of_levels(self._model.schema, reach).items()):
-            below = {key: view for key, view in found.items() if reach.layers[key[0]].level < level}
+        comm, model, layers = self._operator.grid.comm, self._model, reach.layers
+        place, counts = model.place, model.schema.counts
+        found, files = dict[OutputRows, FeatureView](), list[MappedRows]()
+        for level, types in sorted(types_of_levels(model.schema, reach).items()):
+            below = {key: view for key, view in found.items() if layers[key[0]].level < level}
             for name in types:
-                numbers = calls_of(reach.layers, level, name)
+                numbers = calls_of(layers, level, name)
                 if not numbers:
                     continue
                 first, end = split_range(counts[name], comm.size, comm.rank)
@@ -127,9 +130,9 @@ class TypedInference:
                 def seeds(start: int, stop: int, name: str = name, first: int = first) -> dict[str, NDArray[np.int64]]:
                     return {name: np.arange(first + start, first + stop)}
 
-                step = _Hidden(self._model, reach, level, name)
-                what = [f"outputs of {reach.layers[each].name} for {name}" for each in numbers]
-                written = self._pass(step, end - first, seeds, below, what)
+                step = partial(level_outputs, model, place, layers, level, name)
+                outputs = [(f"outputs of {layers[each].name} for {name}", layers[each].width(name)) for each in numbers]
+                written = self._pass(step, end - first, seeds, below, outputs)
                 owner = None if comm.size == 1 else RangeOwners(counts[name], comm.size)
                 for number, file in zip(numbers, written, strict=True):
                     files.append(file)
@@ -139,31 +142,35 @@ class TypedInference:
 
     def _pass(
         self,
-        step: _Step,
+        step: Step,
         count: int,
         seeds: SeedsOfRange,
         hidden: Mapping[OutputRows, FeatureView],
-        what: Sequence[str],
-    ) -> list[MappedRows | UnbackedRows]:
+        outputs: Sequence[tuple[str, int]],
+    ) -> list[MappedRows]:
         """Compute the outputs of a step for the vertices of this rank. Collective.
 
         Args:
             count: number of the vertices.
             hidden: outputs of the levels below.
-            what: the outputs, for messages.
+            outputs: for messages, and the columns of each.
         """
         comm, place, folder = self._operator.grid.comm, self._model.place, self._given.data.dataset.path
-        files = list[MappedRows | UnbackedRows]()
-        for name, width in zip(what, step.widths, strict=True):
+        files, outs = list[MappedRows](), list[Out]()
+        for name, width in outputs:
             shape = count, width
             self.file_bytes += count * width * place.sum_dtype.itemsize
-            files.append(
-                together(comm, lambda name=name, shape=shape: place.mapped(folder, name, shape, place.sum_dtype))  # type: ignore[misc]
-            )
+            file = together(comm, lambda name=name, shape=shape: place.mapped(folder, name, shape, place.sum_dtype))  # type: ignore[misc]
+
+            def write(start: int, rows: Tensor, file: MappedRows = file) -> None:
+                file.write(np.arange(start, start + len(rows)), rows.to(place.sum_dtype))
+
+            files.append(file)
+            outs.append(write)
         scoring = _Pass(
             self._given, place, step, hidden, lambda start: together(comm, lambda: self._next(seeds, start, count))
         )
-        run_pass(scoring, count, [_written(each, place.sum_dtype) for each in files], place, comm)
+        run_pass(scoring, count, outs, place, comm)
         return files
 
     def _found_reach(self) -> TypedReach:
@@ -256,47 +263,6 @@ class TypedInference:
         ) from None
 
 
-class _Step(Protocol):
-    """The outputs that a pass computes."""
-
-    @property
-    def widths(self) -> Sequence[int]:
-        """Columns of each output."""
-        ...
-
-    def __call__(self, batch: TypedBatch, hidden: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
-        """The outputs for the seeds of a batch."""
-        ...
-
-
-class _Hidden:
-    """The outputs of one level of layers for the vertices of one type."""
-
-    def __init__(self, model: TypedModel, reach: TypedReach, level: int, of_type: str) -> None:
-        self._model, self._layers, self._level, self._type = model, reach.layers, level, of_type
-        self.widths = [self._layers[each].width(of_type) for each in calls_of(self._layers, level, of_type)]
-
-    def __call__(self, batch: TypedBatch, hidden: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
-        model = self._model
-        return level_outputs(model, model.place, self._layers, self._level, self._type, batch, hidden)
-
-
-@dataclass
-class _Last:
-    """The scores, from the outputs of the levels below if there are layers."""
-
-    model: TypedModel
-    reach: TypedReach
-
-    def __post_init__(self) -> None:
-        self.widths = [self.model.options.dims[-1]]
-
-    def __call__(self, batch: TypedBatch, hidden: Mapping[OutputRows, Tensor]) -> Sequence[Tensor]:
-        if not self.reach.layers:
-            return [self.model.scores_of(batch)]
-        return [last_outputs(self.model, self.model.place, self.reach.layers, batch, hidden)]
-
-
 class _Pass:
     """See :class:`gnnloom.trainer.passes.passes.Pass`; ranks fetch learned features and outputs from each other."""
 
@@ -304,7 +270,7 @@ class _Pass:
         self,
         given: TypedInputs,
         place: Place,
-        step: _Step,
+        step: Step,
         hidden: Mapping[OutputRows, FeatureView],
         following: Callable[[int], tuple[int, TypedBatch | None]],
     ) -> None:
@@ -332,12 +298,3 @@ class _Pass:
     ) -> Sequence[Tensor]:
         learned, hidden = rows
         return [] if given is None else self._step(given.with_features(learned), hidden)
-
-
-def _written(file: MappedRows | UnbackedRows, dtype: Any) -> Out:
-    """Writes rows of a range to a file."""
-
-    def write(start: int, rows: Tensor) -> None:
-        file.write(np.arange(start, start + len(rows)), rows.to(dtype))
-
-    return write

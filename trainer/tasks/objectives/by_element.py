@@ -58,7 +58,7 @@ class MaskedBinaryCrossEntropy(_ByElement):
         """
         super().__init__(layout, mask)
         columns = layout.columns(num_classes)
-        held = label[self._rows, columns]
+        held = label[self.rows, columns]
         known, target = held >= 0, held == 1
         # Unlike with the cross-entropy, every rank sums its own columns only, so one rank per piece speaks, not one per
         # row.
@@ -102,7 +102,7 @@ class MaskedSquaredError(_ByElement):
             mask: (num_rows,) bool, the vertices that contribute to the loss.
         """
         super().__init__(layout, mask)
-        self._target = target[self._rows, layout.columns(num_targets)]
+        self._target = target[self.rows, layout.columns(num_targets)]
         self._unknown = self._target.isnan()
         self.speaks = layout.speaks_for_piece(layout.grid.axes)
         self.num_terms = self._total(int((~self._unknown).sum()) if self.speaks else 0)

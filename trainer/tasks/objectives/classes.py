@@ -159,11 +159,11 @@ class MaskedCrossEntropy(MaskedLoss):
             weights: (num_classes,) float64 weights of the classes.
         """
         super().__init__(layout, mask)
-        weight = None if weights is None else weights[label[self._rows]]
+        weight = None if weights is None else weights[label[self.rows]]
         self.num_terms = self.num_examples if weight is None else self._total_weight(weight)
         self._weight = None if weight is None else weight.unsqueeze(1)
         columns = layout.columns(num_classes)
-        self._target = label[self._rows] - columns.start
+        self._target = label[self.rows] - columns.start
         # Columns are split over the group, so a label lies in the columns of one rank; the others subtract 0 anywhere.
         width = columns.stop - columns.start
         held = (self._target >= 0) & (self._target < width)

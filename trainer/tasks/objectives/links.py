@@ -17,7 +17,8 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.storage.shards.known_pairs import SOURCES_AT_ONCE, KnownInTraining
 from gnnloom.trainer.comm.agreement import together
-from gnnloom.trainer.data.row_exchange import RangeOwners, RowExchange
+from gnnloom.trainer.data.owners import RangeOwners
+from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.feed.negatives import evaluated_negatives, make_negative_sampler
 from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet
 from gnnloom.trainer.layout.layout import Layout
@@ -47,35 +48,18 @@ _FILTERED_HITS = (1, 3, 10)
 _Scored = tuple[Tensor, Tensor]
 
 
-class _KeptScores:
-    """Scores of the test pairs, from the details of an evaluation to its metrics, which need the same."""
-
-    def __init__(self) -> None:
-        self._of: Tensor | None = None
-        self._scored: _Scored | None = None
-
-    def put(self, of: Tensor, scored: _Scored) -> None:
-        """Keep the scores of some vectors."""
-        self._of, self._scored = of, scored
-
-    def take(self, of: Tensor) -> _Scored | None:
-        """The kept scores of the vectors, or None; nothing is kept afterwards."""
-        found = self._scored if self._of is of else None
-        self._of = self._scored = None
-        return found
-
-
 @dataclass(frozen=True)
 class Links(PairObjective):
     """Scores say how likely a pair is an edge.
 
     Attributes:
         is_known: says which pairs are known in training; None if negatives are not drawn again.
-        kept: what the details of an evaluation leave to its metrics.
+        kept: the vectors of an evaluation whose details were formed last, and the scores of the test pairs, which its
+            metrics need as well; they empty it.
     """
 
     is_known: KnownInTraining | None = None
-    kept: _KeptScores = field(default_factory=_KeptScores, compare=False)
+    kept: list[tuple[Tensor, _Scored]] = field(default_factory=list, compare=False)
 
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
@@ -158,7 +142,9 @@ class Links(PairObjective):
 
     def metrics(self, layout: Layout, labels: PairLabels) -> Metrics:  # noqa: ARG002 - labels know it
         def measure(scores: Tensor) -> dict[str, float | None]:
-            rows, known = labels.rows.spread(scores), {TEST: self.kept.take(scores)}
+            rows, kept = labels.rows.spread(scores), [scored for of, scored in self.kept if of is scores]
+            known = dict(zip((TEST,), kept, strict=False))
+            self.kept.clear()
             splits = [PREFIXES[prefix] for prefix in self.task.judge.prefixes]
             found = [
                 self._figures(labels, split, known.get(split) or self._scored(labels, rows, split)) for split in splits
@@ -199,7 +185,7 @@ class Links(PairObjective):
         """
         grid, rows = labels.rows.layout.grid, labels.rows.spread(scores)
         scored = self._scored(labels, rows, TEST)
-        self.kept.put(scores, scored)
+        self.kept[:] = [(scores, scored)]
         found = {
             "baselines": baseline_figures(self.pairs, TEST, grid.comm, grid.place, self.given.counter),
             "score_distribution": score_distribution(grid.comm, grid.place, *scored),
@@ -215,7 +201,12 @@ class Links(PairObjective):
             source, target = pairs.with_both_ends().listed()[:, len(pairs) :]
             each = PairSet(np.repeat(pairs.number, count), source, target)
             return self._scores(labels, rows, each).view(len(pairs), count)
-        pool = labels.sets[POOLS[split]] if POOLS[split] in labels.sets else self._drawn_pool(pairs, split)
+        pool = labels.sets.get(POOLS[split])
+        if pool is None:
+            # Links that came without negatives: one is drawn for each pair.
+            first = self.pairs.first_target
+            drawn = evaluated_negatives(split, self.pairs, pairs.moved(-first))[:, 0]
+            pool = replace(pairs, target=drawn + first)
         return self._scores(labels, rows, pool)
 
     def _filtered(self, labels: PairLabels, rows: Tensor) -> dict[str, float | None]:
@@ -237,11 +228,6 @@ class Links(PairObjective):
             parts.append(filtered_ranks(targets, some, known.moved(first)))
         ranks = ListRanks.of(comm, place, Higher.joined(parts))
         return {"mrr": ranks.mean_reciprocal_rank()} | {f"hits_{count}": ranks.hits(count) for count in _FILTERED_HITS}
-
-    def _drawn_pool(self, pairs: PairSet, split: str) -> PairSet:
-        """A negative of each pair, for links that came without. Communicates nothing."""
-        first = self.pairs.first_target
-        return replace(pairs, target=evaluated_negatives(split, self.pairs, pairs.moved(-first))[:, 0] + first)
 
 
 class _TrainingEnds:

@@ -16,6 +16,7 @@ class MaskedLoss(ABC):
     """A mean over the known labels of given vertices, normalized over all ranks.
 
     Attributes:
+        rows: (number of such vertices of this rank,) int64 their rows of the scores.
         num_examples: number of such vertices over all ranks.
         speaks: this rank adds its sum to the loss; ranks that hold copies of the same scores do not.
         num_terms: number of terms of the sum over all ranks, or the sum of their weights, which divides it; set by a
@@ -36,8 +37,8 @@ class MaskedLoss(ABC):
             mask: (num_rows,) bool, the vertices that contribute to the loss.
         """
         self._layout, self.place = layout, layout.place
-        self._rows = mask.nonzero().squeeze(1)
-        self.num_examples = self._total(len(self._rows) if layout.speaks_for_rows else 0)
+        self.rows = mask.nonzero().squeeze(1)
+        self.num_examples = self._total(len(self.rows) if layout.speaks_for_rows else 0)
         self.speaks = layout.speaks_for_rows
 
     def _total(self, number: int) -> int:
@@ -62,18 +63,13 @@ class MaskedLoss(ABC):
 
     def take_rows(self, scores: Tensor) -> Tensor:
         """(number of this rank's vertices in the mask, columns held) a copy of their scores."""
-        taken = self.place.empty((len(self._rows), scores.shape[1]), scores.dtype)
-        return torch.index_select(scores, 0, self._rows, out=taken)
-
-    def put_rows(self, derivative: Tensor, num_rows: int) -> Tensor:
-        """(num_rows, columns held) the gradient of all scores, from the gradient of the vertices in the mask."""
-        whole = self.place.zeros((num_rows, derivative.shape[1]), derivative.dtype)
-        return whole.index_copy_(0, self._rows, derivative)
+        taken = self.place.empty((len(self.rows), scores.shape[1]), scores.dtype)
+        return torch.index_select(scores, 0, self.rows, out=taken)
 
     def weigh_rows(self, weights: Tensor | None) -> None:
         """Multiply the terms of every row by a factor: (num_rows,) float64, or None for ones."""
         if weights is not None:
-            factor = weights[self._rows].unsqueeze(1)
+            factor = weights[self.rows].unsqueeze(1)
             self._weight = factor if self._weight is None else self._weight * factor
 
     @abstractmethod
@@ -102,4 +98,5 @@ class _MaskedMean(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         # The loss is the sum of all ranks' contributions, so every rank differentiates its own with factor 1.
         (derivative,) = ctx.saved_tensors
-        return ctx.loss.put_rows(derivative, ctx.num_rows).mul_(gradient.to(derivative.dtype)), None
+        whole = ctx.loss.place.zeros((ctx.num_rows, derivative.shape[1]), derivative.dtype)
+        return whole.index_copy_(0, ctx.loss.rows, derivative).mul_(gradient.to(derivative.dtype)), None

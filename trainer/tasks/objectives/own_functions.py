@@ -87,7 +87,7 @@ class MaskedOwnLoss(MaskedLoss):
             weights: (num_classes,) float64 weights of the classes of one class per vertex.
         """
         super().__init__(layout, mask)
-        self._function, self._label = function, label[self._rows]
+        self._function, self._label = function, label[self.rows]
         weight = None if weights is None else weights[self._label]
         self.num_terms = self.num_examples if weight is None else self._total_weight(weight)
         self._weight = None if weight is None else weight.unsqueeze(1)

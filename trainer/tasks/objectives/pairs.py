@@ -31,7 +31,7 @@ from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, by_rank
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.data.open_shards import VertexRows
-from gnnloom.trainer.data.row_exchange import Owners
+from gnnloom.trainer.data.owners import Owners
 from gnnloom.trainer.data.target_edges import PairsOfStep, PairSource, StateTargets, Targets
 from gnnloom.trainer.feed.negatives import NegativeSampler
 from gnnloom.trainer.feed.pair_seeds import TEST, TRAIN, VALID, PairSet, pair_order
@@ -156,44 +156,24 @@ class PairObjective(Objective[PairLabels]):
 
     Attributes:
         num_outputs: width of the vectors.
-        context: what the task reads.
-        links: the pairs.
+        given: context that the task was given.
+        pairs: the links.
         decoder: makes scores; None until the task is attached to a model.
         num_layers: of that model.
         access: what it reads apart from the pairs.
     """
 
-    context: TaskContext | None = None
-    links: Links | None = None
+    given: TaskContext = field(kw_only=True)
+    pairs: Links = field(kw_only=True)
     decoder: Decoder | None = None
     num_layers: int = 0
     access: PairAccess = field(default_factory=PairAccess)
 
     @classmethod
     def of(cls, task: Task, context: TaskContext) -> Self:
-        return cls(task, context.width, options=context.options, context=context, links=context.links)
-
-    @property
-    def pairs(self) -> Links:
-        """The links.
-
-        Raises:
-            ValueError: the objective was not made by :meth:`of`.
-        """
-        if self.links is None:
+        if context.links is None:
             raise ValueError("an objective on pairs needs links")
-        return self.links
-
-    @property
-    def given(self) -> TaskContext:
-        """Context that the task was given.
-
-        Raises:
-            ValueError: the objective was not made by :meth:`of`.
-        """
-        if self.context is None:
-            raise ValueError("an objective on pairs needs a context")
-        return self.context
+        return cls(task, context.width, options=context.options, given=context, pairs=context.links)
 
     @property
     def num_scores(self) -> int:

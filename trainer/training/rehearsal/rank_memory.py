@@ -30,7 +30,6 @@ from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
-from gnnloom.trainer.config.model_config import ModelConfig
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.data.open_shards import shards_of
 from gnnloom.trainer.data.stored_rows import PACKED
@@ -43,6 +42,7 @@ from gnnloom.trainer.modes.epochs.model_inputs import StepInputs, TypedInputs
 from gnnloom.trainer.passes.evaluation import StatedBytes
 from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.tasks.objectives.objective import Objective
+from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.training.outputs import predicted_rows
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
 from gnnloom.trainer.training.rehearsal.unread import unread
@@ -120,9 +120,7 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
     """
 
     def run(memory: Unwritten) -> int:
-        comm = UnconnectedRank(rank, opened.config.algorithm.ranks)
-        unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
-        session = _unread_session(Session.read(comm, unread_run, memory.place), memory)
+        session = _unread_session(opened, rank, memory)
         session.build()
         written = _written(session, memory, embeddings=False)
         found = predicted_rows(session, session.take_inputs(), embeddings=False)
@@ -142,7 +140,7 @@ def _rehearsed(config: TrainConfig, run: Callable[[Unwritten], Found]) -> Found 
             seeded(config.run.seed),
             _one_thread(),
             _without_collections(),
-            _unwritten(config.model) as memory,
+            Unwritten(place_without_values(getattr(torch, config.model.feature_dtype))) as memory,
             Unperformed(memory),
         ):
             return run(memory)
@@ -159,8 +157,6 @@ def why_unknown(config: TrainConfig) -> str | None:
     kind = config.mode.kind
     if kind.is_sampled and kind.batch is None:
         return f"mode {config.mode.name} states no sizes of its batches"
-    if config.mode.on_types and config.mode.samples is not None:
-        return "nothing states the sizes of stored batches of a graph with types"
     return None
 
 
@@ -187,12 +183,11 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _unwritten(config: ModelConfig) -> Unwritten:
-    return Unwritten(place_without_values(getattr(torch, config.feature_dtype)))
-
-
-def _unread_session(session: Session, memory: Unwritten) -> Session:
-    """A session whose rows on disk, and whose graph with types, are not read."""
+def _unread_session(opened: OpenedRun, rank: int, memory: Unwritten) -> Session:
+    """The session of a rank whose shards, rows on disk and graph with types are not read."""
+    comm = UnconnectedRank(rank, opened.config.algorithm.ranks)
+    unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
+    session = Session.read(comm, unread_run, memory.place)
     if isinstance(session.inputs, StepInputs):
         session.inputs.rows = UnreadStoredRows(session.inputs.rows)
     if isinstance(session.inputs, TypedInputs):
@@ -203,11 +198,6 @@ def _unread_session(session: Session, memory: Unwritten) -> Session:
     return session
 
 
-def _stated_views(session: Session) -> StatedViews | None:
-    """The stated views of a session on a graph with types; None for other graphs."""
-    return cast("StatedViews", session.inputs.views) if isinstance(session.inputs, TypedInputs) else None
-
-
 def _written(session: Session, memory: Unwritten, *, embeddings: bool) -> Tensor | None:
     """Predictions of a rank with rows on disk: they are in temporary files, whose pages count as memory."""
     if not isinstance(session.inputs, StepInputs):
@@ -215,10 +205,6 @@ def _written(session: Session, memory: Unwritten, *, embeddings: bool) -> Tensor
     model = session.model
     width = sum(model.options.dims[-2 if embeddings and model.num_layers > 1 else -1 :])
     return memory.tensor((len(session.inputs.rows.vertex), width), model.dtype)
-
-
-def _any_loss(scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001 - called as a user's loss is
-    return scores.sum(1)
 
 
 def _stored_feature(dataset: Dataset, key: str | None) -> np.dtype[Any]:
@@ -238,15 +224,11 @@ class _Rehearsal:
     def __init__(self, opened: OpenedRun, rank: int, memory: Unwritten) -> None:
         self.batches = 0
         self.sampled: RehearsedBatches | None = None
-        self.config, self.memory, self.comm = (
-            opened.config,
-            memory,
-            UnconnectedRank(rank, opened.config.algorithm.ranks),
-        )
-        self.shards = unread(opened.shards, rank, memory)
-        unread_run = replace(opened, shards=self.shards, counter=ReadCounter())
-        self.session = session = _unread_session(Session.read(self.comm, unread_run, memory.place), memory)
-        self.types = _stated_views(session)
+        self.config, self.memory = opened.config, memory
+        self.session = session = _unread_session(opened, rank, memory)
+        self.comm, self.shards = session.comm, session.opened.shards
+        #: The stated views of a session on a graph with types; None for other graphs.
+        self.types = cast("StatedViews", session.inputs.views) if isinstance(session.inputs, TypedInputs) else None
         self.adjacency = memory.held - session.inputs.nbytes
         session.objective = self._weighted(session.objective)
         session.build()
@@ -325,7 +307,7 @@ class _Rehearsal:
 
             return unread_pairs(objective)
         # What a function of the user's takes is not known, whatever it computes.
-        own = _any_loss if self.config.task.is_own_loss else None
+        own: OwnFunction | None = (lambda scores, _: scores.sum(1)) if self.config.task.is_own_loss else None
         # The values of weights do not matter, but they take memory.
         ones = self.memory.place.lasting((objective.num_outputs,), torch.float64).fill_(1)
         weights = None if self.config.task.class_weights == "none" else ones

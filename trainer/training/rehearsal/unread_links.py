@@ -15,7 +15,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange, Rows
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.row_exchange import Owners
+from gnnloom.trainer.data.owners import Owners
 from gnnloom.trainer.data.target_edges import PairSource
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.links.pair_rows import Numbering
@@ -31,7 +31,7 @@ def unread_pairs(objective: Objective[Any]) -> Objective[Any]:
     """An objective on pairs without their contents."""
     if not isinstance(objective, PairObjective):
         raise TypeError(f"task {objective.task.name}: its class is not one of pairs")
-    return replace(objective, links=UnreadLinks(objective.pairs.artifact), access=StatedAccess())
+    return replace(objective, pairs=UnreadLinks(objective.pairs.artifact), access=StatedAccess())
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from gnnloom.trainer.comm.communicator import Communicator
-from gnnloom.trainer.data.stored_rows import RowFile, StoredRows
+from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.place.mapped_rows import UnbackedRows
 from gnnloom.trainer.place.place import Place
 
@@ -24,19 +24,9 @@ class UnreadStoredRows(StoredRows):
     def settled_norm(self, norm: str, comm: Communicator, place: Place) -> str:  # noqa: ARG002
         return "none" if norm == "auto" else norm
 
-    def packed(self, rows: NDArray[np.int64]) -> RowFile:
-        return _Unpacked(len(rows), self.width)
+    def packed(self, rows: NDArray[np.int64]) -> UnbackedRows:
+        return UnbackedRows((len(rows), self.width), torch.float32)
 
     def ranges(self) -> Iterator[NDArray[np.int64]]:
         """The largest range that there may be; others take the memory that it has taken."""
         yield np.arange(min(len(self.vertex), self.stride))
-
-
-class _Unpacked:
-    """Rows in no file."""
-
-    def __init__(self, num_rows: int, width: int) -> None:
-        self.values = UnbackedRows((num_rows, width), torch.float32).values
-
-    def check(self) -> None:
-        """Nothing was written."""

@@ -17,12 +17,15 @@ from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.links import PAIR, VALUE_DTYPES, Links
 from gnnloom.storage.artifacts.mapped_links import MappedPairs
 from gnnloom.storage.artifacts.mapped_vertices import COUNTED, SplitVertices, vertices_contents
+from gnnloom.storage.artifacts.samples import StoredBatch
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation, relation_contents, reverse_contents
 from gnnloom.storage.artifacts.typed.reverses import Reverse, Reverses, UnstoredReverses
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.artifacts.typed.typed_names import reverse_name
+from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, TypedSamples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
+from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.mapped_copy import ArrayContent
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.format.vertex_arrays import SPLIT
@@ -39,6 +42,7 @@ from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, Vertex
 from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit
 from gnnloom.trainer.passes.ranges import Made as Seeded
 from gnnloom.trainer.training.rehearsal.rank_rows import DRAWN, NUMBERED, sampled_ranges
+from gnnloom.trainer.training.rehearsal.unread_samples import StatedStoredBatches
 
 Made = TypeVar("Made")
 
@@ -148,13 +152,13 @@ class StatedViews(TypedViews):
         memory: counts what is taken.
         most_kept: batches of training whose features are in memory, at most.
         size: bytes of the last batch without features, which are in buffers.
-        drawn: bytes in which kernels have drawn it.
+        kernels: bytes in which kernels have drawn it.
         ahead: bytes of the batches that are in memory in addition to the one in use. They are taken to the end: the
             threads that prepare batches keep their memory.
     """
 
     def __init__(self, memory: Unwritten) -> None:
-        self.memory, self.most_kept, self.size, self.drawn = memory, 1, 0, 0
+        self.memory, self.most_kept, self.size, self.kernels = memory, 1, 0, 0
         self.ahead = memory.array((0,), np.dtype(np.uint8))
         self._mapped = dict[Path, int]()
 
@@ -222,20 +226,43 @@ class StatedViews(TypedViews):
         """See :meth:`TypedViews.pairs`: pairs of random vertices."""
         return {split: _stated_pairs(links, split) for split in LINK_SPLITS}
 
-    def fields_of(self, found: dict[Any, Fields]) -> dict[Any, Fields]:
-        """See :meth:`TypedViews.fields_of`: modules read the values of whole numbers."""
-        found = _with_values(found)
+    def read(self, found: dict[Any, Fields]) -> dict[Any, Fields]:
+        """See :meth:`TypedViews.read`: modules read the values of whole numbers."""
+        return _with_values(found)  # type: ignore[no-any-return]
+
+    def drawn(self, found: dict[Any, Fields]) -> dict[Any, Fields]:
+        """See :meth:`TypedViews.drawn`. Counts what the batch takes."""
+        found = self.read(found)
         edges = sum(each["edge_index"].shape[1] for each in found.values() if "edge_index" in each)
         vertices = sum(len(each["n_id"]) for each in found.values() if "n_id" in each)
-        self.drawn = NUMBERED * vertices + DRAWN * edges
+        self.kernels = NUMBERED * vertices + DRAWN * edges
         # Kernels draw the batches of an evaluation, too, which nobody prepares ahead.
-        self.memory.array((self.drawn,), np.dtype(np.uint8))
+        self.memory.array((self.kernels,), np.dtype(np.uint8))
         tensors = (each for own in found.values() for name, each in own.items() if name != "x")
         self.size = sum(each.nbytes for each in tensors if isinstance(each, Tensor))
         return found
 
     def batches(self, drawn: Batches[Made]) -> Batches[Made]:
         return _StatedBatches(drawn, self)
+
+    def stored(
+        self,
+        samples: TypedSamples,
+        rank: int,
+        make: Callable[[StoredBatch[HeteroBatch]], Made],
+        kept: int,
+        counter: ReadCounter | None,  # noqa: ARG002 - little is read
+    ) -> Batches[Made]:
+        """See :meth:`TypedViews.stored`."""
+        return StatedStoredBatches(samples, rank, make, self.memory, kept)
+
+    def packed(self, rows: NDArray[Any], choice: VertexChoice, where: str, vertices: NDArray[np.int64]) -> Tensor:  # noqa: ARG002 - no values
+        """See :meth:`TypedViews.packed`: rows of another dtype are converted."""
+        found = torch.from_numpy(rows)
+        for dtype in (choice.place.sum_dtype, choice.place.feature_dtype):
+            if found.dtype != dtype:
+                found = self.memory.tensor(rows.shape, dtype)
+        return found
 
     def _noted(self, path: Path, contents: dict[str, ArrayContent]) -> dict[str, ArrayContent]:
         self._mapped[path] = sum(each.num_bytes for each in contents.values())
@@ -428,7 +455,7 @@ class _StatedBatches(Batches[Made]):
         views.most_kept = max(1, others + 1)
         for number in numbers[:1]:
             batch, momentary = memory.momentary(lambda number=number: self.prepare(epoch, number))  # type: ignore[misc]
-            nbytes = others * views.size + max(1, min(others, threads)) * (momentary + views.drawn)
+            nbytes = others * views.size + max(1, min(others, threads)) * (momentary + views.kernels)
             views.ahead = memory.array((nbytes,), np.dtype(np.uint8))
             yield batch
 

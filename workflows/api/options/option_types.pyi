@@ -56,6 +56,7 @@ class FeaturesKeywords(ClusterKeywords, total=False):
     missing_indicator: bool | None
     categories: int
     decimal: str
+    delimiter: str | None
     dim: int
     classes: int
     seed: int

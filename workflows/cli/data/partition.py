@@ -131,7 +131,7 @@ def partition_command(
         options.check_graph(stored)
         wanted = (options.model, options.directions, options.batches, options.exchange, options.cover_passes)
         with open_cluster(cluster) as opened:
-            matrix, _ = partitioned_matrix(dataset, stored, options, opened)
+            matrix, _ = partitioned_matrix(dataset, stored, options, opened, plans=True)
         projections = project_methods(matrix, options.parts, options.memory_limit, cluster.memory, *wanted)
         _show_projections(name, projections)
         return

@@ -6,6 +6,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.schema import SCHEMAS
 from gnnloom.storage.format.sections import planned_metadata
 from gnnloom.storage.shards.grid_variants import stored_variants
+from gnnloom.storage.wording import counted
 from gnnloom.trainer.algorithms.steps import Volume
 from gnnloom.trainer.algorithms.workload import Exchange
 from gnnloom.trainer.config.train_config import TrainConfig
@@ -14,9 +15,9 @@ from gnnloom.trainer.planner.describe import GraphFacts, exchanges_of, workload
 from gnnloom.trainer.planner.law import ExchangeLaw
 from gnnloom.trainer.planner.memory import project_new_training
 from gnnloom.trainer.planner.pair_steps import PairFacts
-from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
+from gnnloom.trainer.training.rehearsal.projection import TrainProjection, UnknownMemoryError, project_training
 from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
-from gnnloom.workflows.recipe.stages.stage import RankCount
+from gnnloom.workflows.recipe.stages.stage import RankCount, StageNeeds
 
 
 def project_config(inputs: StageInputs) -> TrainProjection:
@@ -27,12 +28,23 @@ def project_config(inputs: StageInputs) -> TrainProjection:
     return project_new_training(config, inputs.shards, inputs.num_inputs, _pairs(inputs))
 
 
-def project_typed(inputs: StageInputs) -> TrainProjection | None:
-    """Forecast of the training run of a recipe with relations; None if something that it reads is not stored yet."""
-    found = inputs.found
+def typed_needs(inputs: StageInputs, *, predicts: bool = False) -> StageNeeds:
+    """Needs of the training of a recipe with relations, once all that it reads is stored.
+
+    Args:
+        predicts: needs of the prediction, which takes at most the memory of a training that ends with an evaluation.
+    """
+    found, ranks = inputs.found, counted(inputs.config.algorithm.ranks, "rank")
     read = {kind: found.keys[kind] for kind in ("graph", "links", "samples") if kind in found.keys}
     stored = [found.has(kind, key) for kind, key in [*read.items(), ("graph", found.read_graph)]]
-    return project_training(inputs.config) if all(stored) else None
+    if not all(stored):
+        return StageNeeds(scratch=0, note=f"{ranks}; memory: the same command, once the stages before have run")
+    try:
+        plan = project_training(inputs.config.with_options(final_eval=True) if predicts else inputs.config)
+    except UnknownMemoryError as error:
+        return StageNeeds(scratch=0, note=f"{ranks}; {error}")
+    memory, scratch = max(plan.peak_memory), plan.temporary_bytes
+    return StageNeeds(memory=memory, disk=None if predicts else plan.written_bytes, scratch=scratch, note=ranks)
 
 
 def _pairs(inputs: StageInputs) -> PairFacts | None:

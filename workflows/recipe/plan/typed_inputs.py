@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gnnloom.pipeline.matrix_sort.sort_plan import BLOCK_ENTRIES
 from gnnloom.pipeline.matrix_sort.union import UnionPlan
 from gnnloom.pipeline.partition.settings import AUTO
 from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan
@@ -23,6 +22,7 @@ from gnnloom.storage.artifacts.typed.reverses import Reverses, reverses_of
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.disk.work_folder import BESIDE
 from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.workflows.recipe.plan.stage_inputs import ASSUMED_CLASSES, StageInputs
 
@@ -61,7 +61,7 @@ class TypedStageInputs(StageInputs):
         names = {*(name for pair in ends.values() for name in pair), *(each.type for each in recipe.lists)}
         types = dict.fromkeys(sorted(names), -(-found.vertices // len(names)))
         edges = -(-found.edges // len(ends))
-        return TypedSizes.even(types, {name: (*pair, edges) for name, pair in ends.items()}, BLOCK_ENTRIES)
+        return TypedSizes.even(types, {name: (*pair, edges) for name, pair in ends.items()}, BESIDE.block_entries)
 
     @cached_property
     def graph(self) -> GraphSizes:

@@ -79,13 +79,15 @@ class PredictStage(OnRanks):
 
 
 class TypedPredictStage(PredictStage):
-    """Predicts on a graph with types, whose memory is not forecast."""
+    """Predicts on a graph with types."""
 
     def find_graph(self, dataset: Dataset, where: Elsewhere) -> object:
         return other_graph(dataset, where.graph, where.vertices)
 
-    def needs(self, inputs: StageInputs) -> StageNeeds:  # noqa: ARG002 - nothing is known
-        return StageNeeds(scratch=0, note="no memory forecast for predictions on a graph with types")
+    def needs(self, inputs: StageInputs) -> StageNeeds:
+        from gnnloom.workflows.recipe.plan.training_plan import typed_needs
+
+        return typed_needs(inputs, predicts=True)
 
 
 def elsewhere(found: RecipeFacts) -> Elsewhere:

@@ -53,18 +53,9 @@ class TypedTrainStage(TrainStage):
     """Trains on a graph with types; its memory is forecast once all that the training reads is stored."""
 
     def needs(self, inputs: StageInputs) -> StageNeeds:
-        from gnnloom.trainer.training.rehearsal.projection import UnknownMemoryError
-        from gnnloom.workflows.recipe.plan.training_plan import project_typed
+        from gnnloom.workflows.recipe.plan.training_plan import typed_needs
 
-        ranks = counted(inputs.config.algorithm.ranks, "rank")
-        try:
-            plan = project_typed(inputs)
-        except UnknownMemoryError as error:
-            return StageNeeds(scratch=0, note=f"{ranks}; {error}")
-        if plan is None:
-            return StageNeeds(scratch=0, note=f"{ranks}; memory: the same command, once the stages before have run")
-        disk, scratch = plan.written_bytes, plan.temporary_bytes
-        return StageNeeds(memory=max(plan.peak_memory), disk=disk, scratch=scratch, note=ranks)
+        return typed_needs(inputs)
 
 
 def save_recipe(found: RecipeFacts) -> None:

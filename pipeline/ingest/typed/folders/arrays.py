@@ -33,7 +33,7 @@ _RELATION: Final = re.compile(r"([^_]+(?:_[^_]+)*?)(___?)([^_]+(?:_[^_]+)*?)\2([
 _FOLDER, _EDGES, _FEATURES, _COUNTS = "processed", "edge_index.npy", "node_feat.npy", "meta.pt"
 #: Labels of MAG240M; IGB has several sets of classes, under other names.
 _LABELS, _SPLIT = "node_label.npy", "split_dict.pt"
-#: What every NumPy file begins with.
+#: First bytes of every NumPy file.
 _MAGIC: Final = b"\x93NUMPY"
 #: Bytes of a row of features without a header.
 _ROW_BYTES: Final = 1024 * 4
@@ -43,7 +43,7 @@ def array_tables(location: str) -> DeclaredTables | None:
     """The tables of a folder of arrays; None for any other location.
 
     Raises:
-        InputError: how many vertices a type has is not known, or a name has other parts.
+        InputError: the number of vertices of a type is not known, or a name has other parts.
     """
     root = local_path(location)
     if root is None or not root.is_dir():
@@ -113,7 +113,7 @@ def _size(root: Path, name: str) -> int:
     path = root / _FOLDER / name / _FEATURES
     if not path.is_file():
         raise InputError(
-            f"{path.parent}: how many vertices type {name} has is not known; add {_FEATURES}, or {root / _COUNTS}"
+            f"{path.parent}: the number of vertices of type {name} is not known; add {_FEATURES}, or {root / _COUNTS}"
         )
     if _has_header(path):
         return open_array(open_file(str(path))).shape[0]

@@ -6,11 +6,13 @@ NumPy file are read. Data of edges, and data of vertices in several chunks or un
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.folders.description import (
     Described,
+    check_listed,
     description_path,
     pairs_table,
     parse_ends,
@@ -22,7 +24,7 @@ from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 
 _NAME: Final = "metadata.json"
-#: What says that a ``metadata.json`` describes chunks.
+#: Keys of a ``metadata.json`` that describes chunks.
 _MARK: Final = "num_nodes_per_chunk"
 
 
@@ -43,7 +45,7 @@ def chunked_tables(location: str) -> DeclaredTables | None:
     numbers = [sum(each.count() for each in chunks.items()) for chunks in content[_MARK].items()]
     if len(types) != len(numbers):
         raise content[_MARK].error(f"numbers of {len(types)} types, as node_type has")
-    given = _relations(content)
+    given = _relations(content, types)
     relations = sorted_relations(given)
     return DeclaredTables(
         relations,
@@ -53,8 +55,8 @@ def chunked_tables(location: str) -> DeclaredTables | None:
     )
 
 
-def _relations(content: Described) -> dict[Ends, Table]:
-    """The table of each relation, with the numbers of its edges."""
+def _relations(content: Described, types: Sequence[str]) -> dict[Ends, Table]:
+    """The table of each relation between the given types, with the numbers of its edges."""
     names = [each.text() for each in content["edge_type"].items()]
     numbers = list(content["num_edges_per_chunk"].items()) if content.has("num_edges_per_chunk") else None
     if numbers is not None and len(numbers) != len(names):
@@ -68,7 +70,9 @@ def _relations(content: Described) -> dict[Ends, Table]:
             raise numbers[number].error(f"numbers of {len(chunks)} chunks, as edges.{name} has")
         how = edges["format"]
         between = how["delimiter"].of(str) if how.has("delimiter") else " "
-        found[parse_ends(edges, name)] = pairs_table(chunks, how["name"], between, counts)
+        ends = parse_ends(edges, name)
+        check_listed(edges, ends, types)
+        found[ends] = pairs_table(chunks, how["name"], between, counts)
     return found
 
 

@@ -1,9 +1,9 @@
-"""Files that describe a dataset: what they have, with the place of everything that is wrong."""
+"""Reads files that describe a dataset; errors name the place of a fault."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +12,11 @@ from gnnloom.pipeline.ingest.typed.table import Ends, Table, named_relations
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError, NotFoundError
+from gnnloom.storage.wording import did_you_mean
 
 #: Bytes of a description, at most.
 _MOST_BYTES: Final = 16 << 20
-#: Formats of pairs of ids without text, and what gnnloom calls them.
+#: Formats of pairs of ids without text, and their names in gnnloom.
 _BINARY: Final = {"parquet": "parquet", "numpy": "npy"}
 _KINDS: Final = {str: "text", int: "a number", list: "a list", dict: "a mapping"}
 
@@ -26,8 +27,8 @@ class Described:
 
     Attributes:
         path: the file.
-        value: what is there.
-        place: how to get there from the beginning of the file, such as ``edges[0].files``; empty at the beginning.
+        value: the value itself.
+        place: path to the value within the file, such as ``edges[0].files``; empty for the whole file.
     """
 
     path: Path
@@ -35,7 +36,7 @@ class Described:
     place: str = ""
 
     def error(self, expected: str) -> InputError:
-        """The error that the value is not what it should be."""
+        """The error for a wrong value."""
         where = f", {self.place}" if self.place else ""
         return InputError(f"{self.path}{where}: expected {expected}, found {str(self.value)[:80]!r}")
 
@@ -160,12 +161,26 @@ def parse_ends(given: Described, text: str) -> Ends:
     return source, name, target
 
 
+def check_listed(given: Described, ends: Ends, types: Collection[str]) -> None:
+    """Check that a description lists both types of a relation.
+
+    Args:
+        given: the value that names the relation.
+
+    Raises:
+        InputError: the description lacks a type.
+    """
+    for name in (ends[0], ends[2]):
+        if name not in types:
+            raise given.error(f"types that the description lists ({did_you_mean(name, sorted(types))})")
+
+
 def pairs_table(locations: list[str], kind: Described, delimiter: str, counts: tuple[int, ...] = ()) -> Table:
     """Files of pairs of ids in two columns without a header, or in an array.
 
     Args:
         kind: name of the format of the files: ``csv``, ``parquet`` or ``numpy``.
-        delimiter: what separates fields of text.
+        delimiter: separator of fields of text.
         counts: number of rows that each file should have.
 
     Raises:

@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.folders.description import Described, local_path, read_json, sorted_relations
+from gnnloom.pipeline.ingest.typed.folders.description import (
+    Described,
+    check_listed,
+    local_path,
+    read_json,
+    sorted_relations,
+)
 from gnnloom.pipeline.ingest.typed.table import Ends, Table
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import NotFoundError
 
-#: Bytes at the beginning of a file that say whether it may be such a description.
+#: Number of bytes at the beginning of a file that show whether it may be such a description.
 _BEGIN: Final = 1 << 12
-#: Formats of tables, and what gnnloom calls them.
+#: Formats of tables, and their names in gnnloom.
 _FORMATS: Final = {"csv": "snap", "parquet": "parquet"}
 #: Transformations that leave numbers as they are.
 _NONE: Final = (None, "no-op")
@@ -43,17 +49,19 @@ def gconstruct_tables(location: str) -> DeclaredTables | None:
     if not all(isinstance(content.value[name], list) for name in ("nodes", "edges")):
         return None
     given: dict[Ends, Table] = {}
+    types = {each["node_type"].text() for each in content["nodes"].items()}
     for each in content["edges"].items():
         parts = [part.text() for part in each["relation"].items()]
         if len(parts) != 3 or tuple(parts) in given:
-            raise each["relation"].error("source type, relation and target type that are not there already")
+            raise each["relation"].error("a source type, relation and target type that no other edges have")
+        check_listed(each["relation"], (parts[0], parts[1], parts[2]), types)
         columns = [each[name].text() for name in ("source_id_col", "dest_id_col")]
         given[parts[0], parts[1], parts[2]] = _table(each, columns, of_edges=True)
     relations = sorted_relations(given)
     vertices = []
     for each in content["nodes"].items():
         if not each.has("node_id_col"):
-            raise each.error("node_id_col, the column of ids; without it, a table does not say which vertices it has")
+            raise each.error("node_id_col, the column of ids; without it, the vertices of the table are unknown")
         table = _table(each, [each["node_id_col"].text()], of_edges=False)
         vertices.append((valid_name(each["node_type"].text()), table))
     return DeclaredTables(relations, sorted(vertices, key=lambda each: each[0]))

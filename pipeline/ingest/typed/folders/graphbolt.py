@@ -13,6 +13,7 @@ import yaml
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.folders.description import (
     Described,
+    check_listed,
     description_path,
     pairs_table,
     parse_ends,
@@ -24,6 +25,7 @@ from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices
 from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.wording import reason_of
 
 _NAME: Final = "metadata.yaml"
 
@@ -41,16 +43,17 @@ def graphbolt_tables(location: str) -> DeclaredTables | None:
     try:
         content = Described(path, yaml.safe_load(read_text(open_file(str(path)))))  # type: ignore[no-untyped-call]
     except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"{path}: expected YAML ({error})") from error
+        raise InputError(f"{path}: expected YAML ({reason_of(error)})") from error
     if content.has("graph_topology"):
-        raise InputError(f"{path}: a preprocessed dataset; give the one that it was made from")
+        raise InputError(f"{path}: a preprocessed dataset; give the original dataset")
     graph = content["graph"]
     sizes = {_typed(each)["type"].text(): each["num"].count() for each in graph["nodes"].items()}
     given: dict[Ends, Table] = {}
     for each in graph["edges"].items():
         ends = parse_ends(_typed(each)["type"], each["type"].text())
+        check_listed(each["type"], ends, sizes)
         if ends in given:
-            raise each["type"].error("a relation that is not there already")
+            raise each["type"].error("a relation that no other edges have")
         given[ends] = pairs_table([each["path"].file()], each["format"], ",")
     relations = sorted_relations(given)
     features = list(content["feature_data"].items()) if content.has("feature_data") else []

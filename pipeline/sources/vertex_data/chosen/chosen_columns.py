@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.stored_arrays import PackedSource, StoredArray, Unpacked
 from gnnloom.pipeline.sources.reading.files import SourceFile, shown_location
-from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, UNSTATED, Sample, Stated, names_ids, numbers_rows
 from gnnloom.pipeline.sources.reading.text_table import spelled
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.understood import Understood, columns_in_words, header_in_words, of_vertices
@@ -55,7 +55,7 @@ Parts: TypeAlias = Sequence[tuple[str, bool | None]]
 
 
 def _as_read(table: CellTable, num_values: int, ids: int | None) -> CellTable:
-    """A table as tasks carry it, without its first rows.
+    """A table without its first rows, as tasks carry it.
 
     Args:
         num_values: values of a row.
@@ -68,8 +68,20 @@ def _as_read(table: CellTable, num_values: int, ids: int | None) -> CellTable:
     return table
 
 
+def _deciding(table: CellTable, text: Stated) -> Stated:
+    """The facts that the user states about a table, without a separator that is found anyway."""
+    first = table.parts[0] if isinstance(table, PartedCells) else table
+    if not isinstance(first, TextTableCells) or not text.separator:
+        return replace(text, separator=b"")
+    try:
+        found = Sample.of(first.file, replace(text, separator=b"")).separator
+    except InputError:
+        return text
+    return replace(text, separator=b"") if found == text.separator else text
+
+
 def _without_fills(columns: Sequence[str], location: str, option: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Columns without what stands for their missing values, and what does, by column.
+    """Columns without their fills (``else VALUE``), and the fills by column.
 
     Raises:
         InputError: something stands for missing values that are none of features, or nothing follows ``else``.
@@ -90,7 +102,7 @@ def _without_fills(columns: Sequence[str], location: str, option: str) -> tuple[
 
 
 def _with_fill(table: CellTable, column: Column, fill: str | None) -> Column:
-    """A column with what its missing values become.
+    """A column with the fill of its missing values.
 
     Raises:
         InputError: the column has numbers, and this is not one.
@@ -117,11 +129,11 @@ class ChosenColumns:
         array: name of the array.
         columns: the columns.
         ids: number of the column with the ids of the rows; None if row k belongs to vertex k.
-        filling: what becomes of missing features and of words.
-        surveyed: what is known of each column; None before the survey.
-        stated: what the user said, for the identity.
-        question: what the table leaves open; empty if nothing.
-        known: the vertex data that these are stored like, if there are some.
+        filling: options for missing features and for words.
+        surveyed: the survey of each column; None before the survey.
+        stated: the choices of the user, for the identity.
+        question: a question that the table leaves open; empty if there is none.
+        known: stored vertex data whose categories, means and classes these take; None for others.
     """
 
     table: CellTable
@@ -143,9 +155,8 @@ class ChosenColumns:
         *,
         ids: str | StoredArray | None = None,
         by_id: bool = False,
-        header: bool | None = None,
+        text: Stated = UNSTATED,
         filling: Filling | None = None,
-        decimal: str = ".",
         parts: Parts = (),
     ) -> ChosenColumns:
         """Find the columns.
@@ -153,27 +164,26 @@ class ChosenColumns:
         Args:
             location: the table.
             columns: columns that the user names, or the member of an ``.npz``; none for all but the ids. A column of
-                features may say what a missing value becomes: ``age else 0``, ``age else mean``.
+                features may have a fill for missing values: ``age else 0``, ``age else mean``.
             option: the option that names the table.
             ids: name or number of the column of ids, or an array of them.
-            by_id: the rows have ids; if ``ids`` is None, the first column does.
-            header: whether the first line of text names the columns; None if the user did not say.
-            filling: what becomes of missing features and of words.
-            decimal: the character before the decimals in text files.
+            by_id: whether rows have ids; if ``ids`` is None, they are in the first column.
+            text: header, separator and decimals of text files.
+            filling: options for missing features and for words.
             parts: further files of the table.
 
         Raises:
             NotFoundError: a file does not exist.
-            InputError: a file is not a table, or has other columns than the first one; or a column does not exist, or
-                has something that the array has not, or something else stands for missing values.
+            InputError: a file is not a table, or has other columns than the first file; a column does not
+                exist or does not fit the array; or its fill is not valid.
         """
         row_ids = ids if isinstance(ids, StoredArray) else None
         named_ids = ids if isinstance(ids, str) else None
         stated: dict[str, Any] = {"columns": list(columns)}
         columns, fills = _without_fills(columns, location, option)
-        table = with_ids(open_table(location, columns, header, option, named_ids, decimal), row_ids)
+        table = with_ids(open_table(location, columns, text, option, named_ids), row_ids)
         if parts:
-            others = [open_table(each, columns, has, option, named_ids, decimal) for each, has in parts]
+            others = [open_table(each, columns, replace(text, header=has), option, named_ids) for each, has in parts]
             table = PartedCells.of([table, *others])
         named = () if is_numpy(location) and shown_location(location).endswith("npz") else columns
         has_index = table.width > 1 and numbers_rows(table.names[0]) if table.names else False
@@ -206,10 +216,7 @@ class ChosenColumns:
         array = array_in_file(option, sum(column.width for column in found))
         if id_column is not None:
             stated["ids"] = row_ids.file.identity() if row_ids is not None else ids
-        if header is not None:
-            stated["header"] = header
-        if decimal != ".":
-            stated["decimal"] = decimal
+        stated |= _deciding(table, text).to_json()
         question = ids_question(table, numbers, id_column, is_stated=ids is not None)
         chosen = cls(table, array, tuple(found), id_column, filling or Filling(), None, stated, question)
         chosen._check(option, is_stated=bool(named))
@@ -220,10 +227,10 @@ class ChosenColumns:
 
     @classmethod
     def of(cls, table: CellTable, numbers: Sequence[int], option: str, ids: int | None) -> ChosenColumns:
-        """Some columns of an open table, to be shown.
+        """Some columns of an open table, for display.
 
         Raises:
-            InputError: a column has something that cannot be read.
+            InputError: a column cannot be read.
         """
         found = find_columns(table, numbers, VERTEX_ARRAYS[option])
         array = array_in_file(option, sum(column.width for column in found))
@@ -238,7 +245,7 @@ class ChosenColumns:
         return [replace(found, question=self.question)]
 
     def _check(self, option: str, *, is_stated: bool) -> None:
-        """Check that the array can hold what the columns have.
+        """Check that the array can hold the values of the columns.
 
         Raises:
             InputError: it cannot.
@@ -263,7 +270,7 @@ class ChosenColumns:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The part of the split of each column, if each has the mask of another one."""
+        """The part of the split of each column, if each column is the mask of one part."""
         parts = [split_part(column.name) for column in self.columns]
         found = tuple(part for part in parts if part is not None)
         is_split = self.array == "split" and len(found) == len(parts) == len(set(found))
@@ -281,7 +288,7 @@ class ChosenColumns:
         return {"array": self.array, "file": self.table.file.identity(), **self.stated, **more}
 
     def in_words(self) -> tuple[str, str, str]:
-        """Sentences for display: how the table is read, what the array is read from, and where the ids are."""
+        """Sentences for display: the reading of the table, the columns of the array, and the column of the ids."""
         table, how = self.table, "Parquet"
         if isinstance(table, PartedCells):
             first = replace(self, table=table.parts[0]).in_words()
@@ -314,7 +321,7 @@ class ChosenColumns:
 
     @property
     def _surveys(self) -> ColumnSurveys:
-        """The surveys of the columns whose words or means have to be known."""
+        """The surveys of the columns whose words or means are needed."""
         is_feature = self.array == "feature"
         columns = tuple(column for column in self.columns if column.kind == "words" or self._needs_mean(column))
         remedy = "; raise the limit with `--categories`, leave the column out, or number the words"
@@ -335,7 +342,7 @@ class ChosenColumns:
         return self._surveys.survey(span)
 
     def with_surveys(self, found: Sequence[Sequence[Any]]) -> ChosenColumns:
-        """The same columns, with what the surveys of all ranges found.
+        """The same columns, with the results of the surveys of all ranges.
 
         Raises:
             InputError: a column has too many words, or no value at all.
@@ -374,7 +381,7 @@ class ChosenColumns:
         return has_indicators and survey.lacks
 
     def _filler(self, column: Column, survey: Survey) -> tuple[float, ...]:
-        """The values that a missing one of a column becomes; none if it is an error, or 0 for all columns."""
+        """The values that replace a missing one of a column; none if it is an error, or 0 for all columns."""
         if survey.means and (self.known is not None or self.filling.of(column) == MEAN):
             return survey.means
         if column.fill is None or column.fill == MEAN:

@@ -13,7 +13,7 @@ from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, Unpacked, open_array
 from gnnloom.pipeline.sources.reading.fields import PLAIN
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
-from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, Sample, Stated
+from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, UNSTATED, Sample, Stated
 from gnnloom.pipeline.sources.source import OneArray, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.pipeline.sources.vertex_data.cells import LOOKED_AT
@@ -142,7 +142,7 @@ class KeyedColumns:
 
 
 def ids_array(location: str, columns: Sequence[str]) -> StoredArray | None:
-    """The array of ids that a location names; None if it names something else."""
+    """The array of ids that a location names; None for any other location."""
     if not is_numpy(location):
         return None
     return open_array(open_file(location), columns[0] if columns and location.endswith("npz") else None)
@@ -153,17 +153,15 @@ def only_column(location: str, option: str) -> tuple[str, ...]:
     return (option,) if option in ParquetTable.open(open_file(location)).names else ()
 
 
-def reads_cells(
-    location: str, option: str, header: bool | None, filling: Filling | None, *, by_id: bool, decimal: str = "."
-) -> bool:
-    """Whether a table has something that only the reader of columns knows, though no columns were chosen.
+def reads_cells(location: str, option: str, filling: Filling | None, *, by_id: bool, text: Stated = UNSTATED) -> bool:
+    """Whether only the reader of columns can read a table whose columns were not chosen.
 
-    Such are lists, True and False, numbers in quotes or with decimal commas, words of labels and splits in columns of
-    other files than text, and missing features that are filled.
+    Such tables have lists, True and False, numbers in quotes or with decimal commas, words of labels and splits in
+    columns of other files than text, and missing features that are filled.
 
     Args:
         by_id: whether the table has ids of its rows.
-        decimal: the character before the decimals in text files.
+        text: header, separator and decimals of text files.
     """
     if option == "feature" and filling is not None and filling.missing != ERROR:
         return True
@@ -184,25 +182,25 @@ def reads_cells(
             return len(table.names) == 1 and not table.holds(table.names[0], kinds)
         names = (option,) if option in table.names and not array.dims else table.names
         return any(not table.holds(name, kinds) for name in names)
-    return decimal != "." or _has_cells(open_file(location), option, header, by_id=by_id)
+    return bool(text.decimal != "." or text.separator) or _has_cells(open_file(location), option, text, by_id=by_id)
 
 
-def _has_cells(file: SourceFile, option: str, header: bool | None, *, by_id: bool) -> bool:
+def _has_cells(file: SourceFile, option: str, text: Stated, *, by_id: bool) -> bool:
     """Whether the first rows of a text have lists, True and False, or numbers in quotes."""
     try:
-        sample = Sample.of(file, Stated(header))
+        sample = Sample.of(file, text)
     except InputError:
         # The reader of the rows reports it.
         return False
-    rows = sample.rows[1:] if header is not False and len(sample.rows) > 1 else sample.rows
+    rows = sample.rows[1:] if text.header is not False and len(sample.rows) > 1 else sample.rows
     if not by_id and sample.separator not in PLAIN and rows:
         return True
     for row in rows[:LOOKED_AT]:
         # An id in quotes is read anyway.
-        text = _QUOTED.sub("", row.text, count=1) if by_id else row.text
+        line = _QUOTED.sub("", row.text, count=1) if by_id else row.text
         cells = row.fields[1:] if by_id else row.fields
-        has_quotes = '"' in text and option != "split" and all(map(is_value, cells))
-        has_lists = any(sign in text for sign in '"[(') and any(list_width(cell) is not None for cell in cells)
+        has_quotes = '"' in line and option != "split" and all(map(is_value, cells))
+        has_lists = any(sign in line for sign in '"[(') and any(list_width(cell) is not None for cell in cells)
         if has_quotes or has_lists or (option != "label" and any(cell.lower() in TRUTH for cell in cells)):
             return True
     return False

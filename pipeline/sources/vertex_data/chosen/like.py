@@ -1,4 +1,4 @@
-"""Takes the categories, means and classes of chosen columns from vertex data that are stored."""
+"""Takes the categories, means and classes of chosen columns from stored vertex data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def like_known(chosen: ChosenColumns, known: KnownColumns) -> ChosenColumns:
     """The same columns, whose categories, means and classes come from stored vertex data.
 
     Raises:
-        InputError: they are other columns.
+        InputError: the stored vertex data have other columns.
     """
     if chosen.array == "label":
         return _like_labels(chosen, known)

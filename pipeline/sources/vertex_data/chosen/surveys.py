@@ -20,7 +20,7 @@ from gnnloom.pipeline.sources.vertex_data.class_names import UNKNOWN
 from gnnloom.pipeline.sources.vertex_data.table_columns import Column
 from gnnloom.storage.errors import InputError
 
-#: What becomes of missing features.
+#: Choices for missing features.
 ERROR, ZERO, MEAN = "error", "0", "mean"
 #: Most categories of a column of features, unless the user says otherwise.
 CATEGORIES: Final = 100
@@ -31,7 +31,7 @@ class Filling:
     """Options for missing features and for words.
 
     Attributes:
-        missing: ``error``; or what a missing feature is filled with, ``0`` or ``mean``.
+        missing: ``error``; or the fill of missing features, ``0`` or ``mean``.
         indicator: store a further column of zeros and ones for each column that lacks values.
         categories: most different words of a column.
     """
@@ -70,7 +70,7 @@ class Survey:
     Attributes:
         words: the words of a column of words, ascending by their bytes.
         means: mean of each stored column; none if it is not needed.
-        lacks: whether some values are missing.
+        lacks: whether values are missing.
     """
 
     words: tuple[str, ...] = ()
@@ -104,10 +104,10 @@ class ColumnSurveys:
 
     Attributes:
         table: the table.
-        columns: the columns whose words or means have to be known.
-        filling: what becomes of missing values.
+        columns: the columns whose words or means are needed.
+        filling: options for missing values.
         most_words: most different words of a column.
-        remedy: what to do about a column with more words, for messages.
+        remedy: advice about a column with more words, for messages.
     """
 
     table: CellTable
@@ -142,7 +142,7 @@ class ColumnSurveys:
         ]
 
     def _counted(self, column: Column, names: Names, block: CellBlock) -> dict[str, int]:
-        """Counts of the words of a column that stand for something."""
+        """Counts of the words of a column, without those for missing values."""
         found = {each["values"].as_py(): each["counts"].as_py() for each in names.to_arrow().value_counts()}
         try:
             return {word.decode(): count for word, count in found.items() if word.lower() not in UNKNOWN}
@@ -195,7 +195,7 @@ def cell_numbers(table: CellTable, column: Column, block: CellBlock, at: int) ->
         at: number of the column in the block.
 
     Raises:
-        InputError: a cell is something else; the message names the line and the column.
+        InputError: a cell is not a number; the message names the line and the column.
     """
     values, row, reason = block.columns[at].numbers(column.width, is_list=column.kind == "list")
     if row >= 0:

@@ -10,6 +10,7 @@ import pytest
 from gnnloom.pipeline.partition.native.mt_kahypar import MT_KAHYPAR
 from gnnloom.pipeline.partition.native.run import NativeProblem
 from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError
@@ -22,7 +23,7 @@ def test_a_hypergraph_that_does_not_fit_in_memory_is_refused_with_figures(catalo
     graph = store_graph(catalog.create("g"), random_adjacency(10, 30, 0, symmetric=True), symmetric=True)
     options, writer = PartitionOptions(8, "mtkahypar"), ArtifactWriter(tmp_path, "partition", "")
     where = tmp_path, tmp_path / "part.npy", InProcessCluster(), writer
-    problem = NativeProblem(graph, graph, options, *where, MT_KAHYPAR)
+    problem = NativeProblem(graph, graph, options, *where, LEVEL_STEPS, MT_KAHYPAR)
     problem.check_memory(10**5)
     with pytest.raises(BudgetError, match=r"but only 1 MiB are available"):
         replace(problem, options=replace(options, memory_limit=1 << 20)).check_memory(10**5)

@@ -160,8 +160,8 @@ def test_the_partitioner_dies_with_the_process_that_started_it(tmp_path: Path) -
 def test_a_partitioner_whose_parent_has_ended_before_it_begins_does_not_begin(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gnnloom.pipeline.partition.native.child", "no.module", str(tmp_path)]
     done = subprocess.run([*command, str(2**22)], capture_output=True, text=True, check=False)
-    assert done.stderr == "the process that waits for this partition has ended\n"
-    assert done.returncode == 1
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "has ended" in done.stderr
 
 
 #: A partitioner dies with any process that is killed, as the test of its parent shows.
