@@ -15,6 +15,8 @@ from gnnloom.storage.machine_memory import available_memory
 
 #: A thread waits for each page that is not in memory, while the disk can serve many requests at a time.
 READERS: Final = 16
+#: Bytes that are read together; the system cuts requests that are much longer.
+BLOCK: Final = 1 << 20
 #: Below this many bytes, starting threads would take longer than reading the rows.
 _FEW_BYTES: Final = 1 << 22
 
@@ -30,6 +32,20 @@ def read_single_pages(arrays: Sequence[NDArray[Any]]) -> None:
         mapped = mapping_of(array)
         if mapped is not None:
             mapped.madvise(mmap.MADV_RANDOM)
+
+
+def read_whole(arrays: Sequence[NDArray[Any]]) -> None:
+    """Tell the system to read all pages of some arrays, which a disk does many times as fast as page by page."""
+    for array in arrays:
+        mapped = mapping_of(array)
+        if mapped is not None:
+            for start in range(0, len(mapped), BLOCK):
+                read_block(mapped, start)
+
+
+def read_block(mapped: mmap.mmap, start: int) -> None:
+    """Tell the system to read the block of a mapping that begins at ``start``."""
+    mapped.madvise(mmap.MADV_WILLNEED, start, min(BLOCK, len(mapped) - start))
 
 
 def mapping_of(array: NDArray[Any]) -> mmap.mmap | None:

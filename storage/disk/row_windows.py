@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.disk.converted_rows import fill_rows
-from gnnloom.storage.disk.mapped_rows import mapping_of
+from gnnloom.storage.disk.mapped_rows import BLOCK, mapping_of, read_block
 
-#: Bytes that are read whole if at least ``_DENSE`` of their pages have rows. A disk reads them several times as fast
-#: as single pages.
-_BLOCK: Final = 1 << 20
+#: Blocks are read whole if at least this share of their pages have rows. A disk reads them several times as fast as
+#: single pages.
 _DENSE: Final = 0.5
 #: Single pages that a disk reads in the time of a page of a block.
 _BLOCK_PAGE: Final = 0.25
@@ -116,12 +115,14 @@ def read_blocks(
     position = rows * row_bytes + (0 if mapped is None else _start(array, mapped))
 
     def read(begin: int, end: int) -> None:
-        if mapped is not None and _pages(position[begin:end]) >= _DENSE * _BLOCK / mmap.PAGESIZE:
-            at = int(position[begin]) // _BLOCK * _BLOCK
-            mapped.madvise(mmap.MADV_WILLNEED, at, min(_BLOCK, len(mapped) - at))
-        values[place[begin:end]] = array[rows[begin:end]]
+        if mapped is not None and _pages(position[begin:end]) >= _DENSE * BLOCK / mmap.PAGESIZE:
+            read_block(mapped, int(position[begin]) // BLOCK * BLOCK)
+        # Filling releases Python's lock while pages are read; assigning does not.
+        some = np.empty((end - begin, *array.shape[1:]), array.dtype)
+        fill_rows(array, rows[begin:end], some)
+        values[place[begin:end]] = some
 
-    starts = np.flatnonzero(np.diff(position // _BLOCK, prepend=-1)).tolist()
+    starts = np.flatnonzero(np.diff(position // BLOCK, prepend=-1)).tolist()
     list(threads.map(read, starts, [*starts[1:], len(rows)]))
 
 
@@ -151,7 +152,7 @@ def block_cost(rows: NDArray[np.int64], row_bytes: int) -> float:
     Args:
         rows: (num_rows,) int64 numbers of rows, ascending.
     """
-    per_block = _BLOCK // mmap.PAGESIZE
+    per_block = BLOCK // mmap.PAGESIZE
     pages = np.unique(rows * row_bytes // mmap.PAGESIZE)
     _, counts = np.unique(pages // per_block, return_counts=True)
     is_dense = counts >= _DENSE * per_block

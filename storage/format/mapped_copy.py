@@ -155,8 +155,7 @@ def open_copy(artifact: Artifact, contents: Contents, wanted: Collection[str] | 
         names = contents if wanted is None else wanted
         arrays = {name: _map(path / f"{name}.npy", contents[name]) for name in names}
         # Reading ahead loads small arrays faster, but in large ones it evicts pages that are still needed.
-        if not fit_in_pages(list(arrays.values())):
-            read_single_pages(list(arrays.values()))
+        read_single_pages([array for array in arrays.values() if not fit_in_pages([array])])
     except BaseException:
         os.close(descriptor)
         raise

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.disk.mapped_rows import READERS, fit_in_pages, read_single_pages, take_rows
+from gnnloom.storage.disk.mapped_rows import READERS, fit_in_pages, read_single_pages, read_whole, take_rows
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.disk.row_windows import NUMBER_BYTES, RowWindow, RowWindows, read_blocks
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
@@ -230,7 +230,10 @@ class MappedFeatures(FeatureView):
         #: Whether rows come from the disk once only, since the system keeps all pages.
         self._fits = fit_in_pages([stored, *beside])
         if not self._fits:
-            read_single_pages([stored, *beside])
+            # The system forgets these pages first. Batches need most pages of the graph, which it should keep.
+            read_single_pages([stored])
+            if fit_in_pages(beside):
+                read_whole(beside)
         #: Vertices whose rows are in memory, ascending, and -1, which no vertex has; and their rows as they are stored.
         self._kept, self._kept_rows = np.array([-1]), stored[:0]
         self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")

@@ -1,7 +1,8 @@
 """Windows of batches: draws are ahead of their use, and the features of all batches of a window are read together.
 
-A batch depends on its number only, so drawing ahead changes nothing. The next window is drawn and read while the
-batches of the present one are used.
+A batch depends on its number only, so drawing ahead changes nothing. Batches are drawn twice, for the rows of their
+window and for their use, as the drawn edges of a window would take more memory than its rows. The next window is drawn
+and read while the batches of the present one are used.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import repeat
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +19,9 @@ from gnnloom.storage.disk.row_windows import block_cost, distinct, pages_of_rows
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.feed.feature_view import FeatureView, FeatureWindows
 
-
-class WithoutFeatures(Protocol):
-    """A batch without features."""
-
-    @property
-    def vertices(self) -> Mapping[str, NDArray[np.int64]]:
-        """(num_vertices,) int64 vertices of each type whose features it reads."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its vertices and edges."""
-        ...
-
-
-Batch = TypeVar("Batch", bound=WithoutFeatures)
 Made = TypeVar("Made")
+#: The number of a batch, and the (num_vertices,) int64 vertices of each type whose features it reads.
+Drawn = tuple[int, Mapping[str, NDArray[np.int64]]]
 
 
 class _Window:
@@ -44,14 +31,9 @@ class _Window:
         self._windows = windows
         self._found, self._more, self._count = np.empty(0, np.int64), list[NDArray[np.int64]](), 0
 
-    def fits(self, rows: NDArray[np.int64], drawn: int) -> bool:
-        """Whether the rows of one more batch fit.
-
-        Args:
-            rows: (num_rows,) int64 rows that the batch needs.
-            drawn: bytes of the vertices and edges of all batches of the window, this batch included.
-        """
-        most = self._windows.most - drawn // max(1, self._windows.row_bytes) - len(rows)
+    def fits(self, rows: NDArray[np.int64]) -> bool:
+        """Whether the rows of one more batch fit, (num_rows,) int64."""
+        most = self._windows.most - len(rows)
         if self._count > most and self._more:
             # Only now, since batches share many rows, and each count sorts them all.
             self._join()
@@ -78,43 +60,42 @@ class _Window:
 class WindowedBatches:
     """Reads windows of the batches that an iterator gives; a window has all batches that fit."""
 
-    def __init__(self, drawn: Iterator[WithoutFeatures], windows: Mapping[str, FeatureWindows]) -> None:
+    def __init__(self, drawn: Iterator[Drawn], windows: Mapping[str, FeatureWindows]) -> None:
         """Read nothing yet.
 
         Args:
             windows: the views whose rows are read in windows, by the types of their vertices.
         """
         self._drawn, self._windows = drawn, windows
-        self._next: WithoutFeatures | None = None
+        self._next: Drawn | None = None
         self._stopped = False
 
     def stop(self) -> None:
         """Let a window that is being drawn end with the present batch."""
         self._stopped = True
 
-    def read(self) -> tuple[list[Any], dict[str, FeatureView]]:
-        """The next batches, and views of their features; no batches at the end.
+    def read(self) -> tuple[list[int], dict[str, FeatureView]]:
+        """The numbers of the next batches, and views of their features; no numbers at the end.
 
         A batch whose rows do not fit in a window comes alone, without views.
         """
-        batches, parts = list[Any](), {name: _Window(each) for name, each in self._windows.items()}
-        drawn = 0
+        numbers, parts = list[int](), {name: _Window(each) for name, each in self._windows.items()}
         while not self._stopped:
-            batch = self._next if self._next is not None else next(self._drawn, None)
+            drawn = self._next if self._next is not None else next(self._drawn, None)
             self._next = None
-            if batch is None:
+            if drawn is None:
                 break
-            drawn += batch.nbytes
-            needed = {name: each.needed(batch.vertices[name]) for name, each in self._windows.items()}
-            if not all(part.fits(needed[name], drawn) for name, part in parts.items()):
-                if not batches:
-                    return [batch], {}
-                self._next = batch
+            number, vertices = drawn
+            needed = {name: each.needed(vertices[name]) for name, each in self._windows.items()}
+            if not all(part.fits(needed[name]) for name, part in parts.items()):
+                if not numbers:
+                    return [number], {}
+                self._next = drawn
                 break
             for name, part in parts.items():
                 part.add(needed[name])
-            batches.append(batch)
-        return batches, {} if self._stopped else {name: part.read() for name, part in parts.items()}
+            numbers.append(number)
+        return numbers, {} if self._stopped else {name: part.read() for name, part in parts.items()}
 
 
 def pages_read(
@@ -134,7 +115,7 @@ def pages_read(
     window, alone = _Window(windows), 0
     for rows in batches:
         cold = _without(rows, fewer)
-        if not window.fits(cold, 0):
+        if not window.fits(cold):
             break
         window.add(cold)
         alone += pages_of_rows(_without(rows, kept), windows.row_bytes)
@@ -151,16 +132,16 @@ def _without(rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.i
 
 
 def in_windows(
-    drawn: Generator[Batch, None, None],
+    drawn: Generator[Drawn, None, None],
     windows: Mapping[str, FeatureWindows],
-    make: Callable[[Batch, Mapping[str, FeatureView]], Made],
+    make: Callable[[int, Mapping[str, FeatureView]], Made],
     threads: int,
     pool: int,
 ) -> Generator[Made, None, None]:
     """Batches with their features, in order; close the generator to end the threads.
 
     Args:
-        drawn: the batches without features; closed at the end.
+        drawn: the numbers of the batches, and the vertices whose features they read; closed at the end.
         windows: see :class:`WindowedBatches`.
         make: makes the result of a batch with the views of its window, if there are any; several threads may call it.
         threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
@@ -168,11 +149,11 @@ def in_windows(
     reader = WindowedBatches(drawn, windows)
     with closing(drawn), closing(prepare_ahead(lambda _: reader.read(), repeat(None), min(threads, 1), 1)) as ready:
         try:
-            for batches, views in ready:
-                if not batches:
+            for numbers, views in ready:
+                if not numbers:
                     return
                 # The window after the next one takes the memory of this one, so all its batches are made before that.
-                with closing(prepare_ahead(lambda batch: make(batch, views), batches, threads, pool)) as made:  # noqa: B023 - ends before the next one
+                with closing(prepare_ahead(lambda number: make(number, views), numbers, threads, pool)) as made:  # noqa: B023 - ends before the next one
                     yield from made
         finally:
             reader.stop()
