@@ -115,8 +115,8 @@ class NeighborMode(Mode):
         left = memory - features.kept_bytes(len(fewer))
         windows = features.windows(left)
         if windows is not None and seeds.num_batches:
-            alone, together = pages_read(self._tried(sampler, seeds), kept, fewer, windows)
-            if together < _WORTHWHILE * alone:
+            alone, in_window = pages_read(self._tried(sampler, seeds), kept, fewer, windows)
+            if in_window < _WORTHWHILE * alone:
                 features.keep(fewer)
                 return left
         features.keep(kept)
