@@ -34,6 +34,12 @@ class WholeGraph:
     def num_vertices(self) -> int:
         return self.matrix.num_rows
 
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """All arrays."""
+        values = [] if self.matrix.data is None else [self.matrix.data]
+        return [self.matrix.indptr, self.matrix.indices, *values, self.loop]
+
 
 def whole_graph(matrix: CSR) -> WholeGraph:
     """Wrap a square matrix that is in memory."""

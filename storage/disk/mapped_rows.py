@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
@@ -14,19 +15,45 @@ from gnnloom.storage.machine_memory import available_memory
 
 #: A thread waits for each page that is not in memory, while the disk can serve many requests at a time.
 READERS: Final = 16
+#: Bytes that are read together; the system cuts requests that are much longer.
+BLOCK: Final = 1 << 20
 #: Below this many bytes, starting threads would take longer than reading the rows.
 _FEW_BYTES: Final = 1 << 22
 
 
-def fits_in_pages(array: NDArray[Any]) -> bool:
-    """Whether the pages of a mapped array will mostly be in memory, with room for others."""
-    return not out_of_pages([array])
+def fit_in_pages(arrays: Sequence[NDArray[Any]]) -> bool:
+    """Whether the pages of some mapped arrays will be in memory together, with as much room for everything else."""
+    return 2 * sum(array.nbytes for array in arrays) <= available_memory()
 
 
-def out_of_pages(arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The mapped arrays whose pages will mostly not be in memory, with room for each of the others."""
-    available = available_memory()
-    return [array for array in arrays if 2 * array.nbytes > available]
+def read_single_pages(arrays: Sequence[NDArray[Any]]) -> None:
+    """Tell the system not to read the pages around a page that is needed."""
+    for array in arrays:
+        mapped = mapping_of(array)
+        if mapped is not None:
+            mapped.madvise(mmap.MADV_RANDOM)
+
+
+def read_whole(arrays: Sequence[NDArray[Any]]) -> None:
+    """Tell the system to read all pages of some arrays, which a disk does many times as fast as page by page."""
+    for array in arrays:
+        mapped = mapping_of(array)
+        if mapped is not None:
+            for start in range(0, len(mapped), BLOCK):
+                read_block(mapped, start)
+
+
+def read_block(mapped: mmap.mmap, start: int) -> None:
+    """Tell the system to read the block of a mapping that begins at ``start``."""
+    mapped.madvise(mmap.MADV_WILLNEED, start, min(BLOCK, len(mapped) - start))
+
+
+def mapping_of(array: NDArray[Any]) -> mmap.mmap | None:
+    """The mapping that an array is in; None for an array in memory."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def take_rows(

@@ -12,19 +12,23 @@ import mmap
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.disk.converted_rows import fill_rows
-from gnnloom.storage.disk.mapped_rows import READERS
+from gnnloom.storage.disk.mapped_rows import BLOCK, mapping_of, read_block
 
-#: Bytes that are read whole if at least ``_DENSE`` of their pages have rows. A disk reads them several times as fast
-#: as single pages.
-_BLOCK: Final = 1 << 20
+#: Blocks are read whole if at least this share of their pages have rows. A disk reads them several times as fast as
+#: single pages.
 _DENSE: Final = 0.5
+#: Single pages that a disk reads in the time of a page of a block.
+_BLOCK_PAGE: Final = 0.25
+#: Rows that are copied together from the window before.
+_PIECE: Final = 1 << 14
+#: Bytes of the number of a row that is in memory.
+NUMBER_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
@@ -85,32 +89,45 @@ class RowWindows:
         known = np.zeros(len(rows), np.bool_)
         if len(last.rows):
             known = last.rows[np.minimum(place, len(last.rows) - 1)] == rows
-        values[known] = last.values[place[known]]
+        common = np.flatnonzero(known)
+        for start in range(0, len(common), _PIECE):
+            some = common[start : start + _PIECE]
+            values[some] = last.values[place[some]]
         missing = np.flatnonzero(~known)
-        pieces = np.array_split(missing, READERS)
-        list(self._threads.map(lambda piece: _read(self._array, rows[piece], piece, values), pieces))
+        read_blocks(self._array, rows[missing], missing, values, self._threads)
         self._last = RowWindow(rows, values)
         return self._last
 
 
-def _read(array: NDArray[Any], rows: NDArray[np.int64], place: NDArray[np.int64], values: NDArray[Any]) -> None:
-    """Copy ascending rows of a mapped array to their places, block by block."""
-    mapped: object = array.base
-    row_bytes, start = array[:1].nbytes, _start(array, mapped)
-    first = (start + rows * row_bytes) // _BLOCK
-    bounds = [0, *(np.flatnonzero(np.diff(first)) + 1).tolist(), len(rows)] if len(rows) else [0]
-    for begin, end in pairwise(bounds):
-        some = rows[begin:end]
-        if isinstance(mapped, mmap.mmap) and _pages(start + some * row_bytes) >= _DENSE * _BLOCK / mmap.PAGESIZE:
-            at = int(first[begin]) * _BLOCK
-            mapped.madvise(mmap.MADV_WILLNEED, at, min(_BLOCK, len(mapped) - at))
-        values[place[begin:end]] = array[some]
+def read_blocks(
+    array: NDArray[Any], rows: NDArray[np.int64], place: NDArray[np.int64], values: NDArray[Any], threads: Executor
+) -> None:
+    """Copy many rows of a mapped array: blocks of the file with many such rows are read whole.
+
+    Args:
+        array: (num_rows, ...) the mapped array.
+        rows: (num_read,) int64 existing rows, ascending.
+        place: (num_read,) int64 where the rows go in ``values``.
+        values: of the dtype of the array.
+        threads: ``READERS`` threads that read.
+    """
+    mapped, row_bytes = mapping_of(array), array[:1].nbytes
+    position = rows * row_bytes + (0 if mapped is None else _start(array, mapped))
+
+    def read(begin: int, end: int) -> None:
+        if mapped is not None and _pages(position[begin:end]) >= _DENSE * BLOCK / mmap.PAGESIZE:
+            read_block(mapped, int(position[begin]) // BLOCK * BLOCK)
+        # Filling releases Python's lock while pages are read; assigning does not.
+        some = np.empty((end - begin, *array.shape[1:]), array.dtype)
+        fill_rows(array, rows[begin:end], some)
+        values[place[begin:end]] = some
+
+    starts = np.flatnonzero(np.diff(position // BLOCK, prepend=-1)).tolist()
+    list(threads.map(read, starts, [*starts[1:], len(rows)]))
 
 
-def _start(array: NDArray[Any], mapped: object) -> int:
+def _start(array: NDArray[Any], mapped: mmap.mmap) -> int:
     """Bytes of a mapping before the first row."""
-    if not isinstance(mapped, mmap.mmap):
-        return 0
     return int(array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data)
 
 
@@ -127,6 +144,19 @@ def pages_of_rows(rows: NDArray[np.int64], row_bytes: int) -> int:
         rows: (num_rows,) int64 numbers of rows, ascending.
     """
     return _pages(rows * row_bytes) if len(rows) else 0
+
+
+def block_cost(rows: NDArray[np.int64], row_bytes: int) -> float:
+    """Pages that :func:`read_blocks` reads, as the number of single pages that take as long.
+
+    Args:
+        rows: (num_rows,) int64 numbers of rows, ascending.
+    """
+    per_block = BLOCK // mmap.PAGESIZE
+    pages = np.unique(rows * row_bytes // mmap.PAGESIZE)
+    _, counts = np.unique(pages // per_block, return_counts=True)
+    is_dense = counts >= _DENSE * per_block
+    return float(counts[~is_dense].sum() + _BLOCK_PAGE * per_block * np.count_nonzero(is_dense))
 
 
 def distinct(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -18,12 +18,11 @@ from __future__ import annotations
 import io
 import logging
 import math
-import mmap
 import os
 import shutil
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -42,7 +41,7 @@ from gnnloom.storage.disk.copy_checksums import (
 )
 from gnnloom.storage.disk.files import MAPPED, read_json, sync_folder, sync_tree
 from gnnloom.storage.disk.locks import lock_path, locked, share
-from gnnloom.storage.disk.mapped_rows import out_of_pages
+from gnnloom.storage.disk.mapped_rows import fit_in_pages, read_single_pages
 from gnnloom.storage.disk.numpy_files import load_array
 from gnnloom.storage.disk.value_rules import Rule, ValueCheck
 from gnnloom.storage.errors import BudgetError, CorruptError, InputError
@@ -155,7 +154,8 @@ def open_copy(artifact: Artifact, contents: Contents, wanted: Collection[str] | 
     try:
         names = contents if wanted is None else wanted
         arrays = {name: _map(path / f"{name}.npy", contents[name]) for name in names}
-        _advise(list(arrays.values()))
+        # Reading ahead loads small arrays faster, but in large ones it evicts pages that are still needed.
+        read_single_pages([array for array in arrays.values() if not fit_in_pages([array])])
     except BaseException:
         os.close(descriptor)
         raise
@@ -337,16 +337,6 @@ def _map(path: Path, content: ArrayContent) -> np.memmap[Any, Any]:
             " remove the folder"
         )
     return array
-
-
-def _advise(arrays: Sequence[np.memmap[Any, Any]]) -> None:
-    """Tell the system not to read ahead in arrays that do not fit in memory."""
-    # Once for all arrays: to find out what memory is left takes longer than to map them.
-    for array in out_of_pages(arrays):
-        mapped: object = array.base
-        # Reading ahead loads a small array faster, but for a large one it evicts pages that are still needed.
-        if isinstance(mapped, mmap.mmap):
-            mapped.madvise(mmap.MADV_RANDOM)
 
 
 def _verify_file(path: Path, content: ArrayContent) -> None:

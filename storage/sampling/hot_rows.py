@@ -16,8 +16,10 @@ from gnnloom.storage.artifacts.samples import ONLY_TYPE
 from gnnloom.storage.sampling.layers.seeds import VertexSeeds
 from gnnloom.storage.sampling.neighbor import NeighborSampler
 
-#: Batches that are counted; their vertices bound the memory.
+#: Batches that are counted together; their vertices bound the memory.
 COUNTED_BATCHES: Final = 16
+#: Batches after which no more are counted, even if they have fewer vertices than there is room for.
+_MOST_COUNTED: Final = 64
 #: Epoch of the counted batches. Epochs of training are not negative, so the random streams are independent.
 _COUNTED_EPOCH: Final = -1
 
@@ -58,27 +60,50 @@ def hot_vertices(
     return {name: vertices[part] for (name, (vertices, _)), part in zip(found.items(), parts, strict=True)}
 
 
-def _counted(sampler: _Sampler, seeds: VertexSeeds) -> dict[str, list[NDArray[np.int64]]]:
-    """The vertices of each counted batch, by type; none for a type that the sampler does not know."""
+def _counted(sampler: _Sampler, seeds: VertexSeeds, first: int = 0) -> dict[str, list[NDArray[np.int64]]]:
+    """The vertices of each of some counted batches, by type; none for a type that the sampler does not know.
+
+    Args:
+        first: number of the first batch.
+    """
     found = defaultdict[str, list[NDArray[np.int64]]](lambda: [np.empty(0, np.int64)])
     begun = seeds.begin(_COUNTED_EPOCH)
-    for number in range(min(COUNTED_BATCHES, seeds.num_batches)):
+    for number in range(first, min(first + COUNTED_BATCHES, seeds.num_batches)):
         drawn = sampler.sample_of(begun(number).vertices, _COUNTED_EPOCH, number).vertices
         for name, vertices in (drawn if isinstance(drawn, Mapping) else {ONLY_TYPE: drawn}).items():
             found[name].append(vertices)
     return found
 
 
-def by_frequency(sampler: NeighborSampler, seeds: VertexSeeds, chosen: Choice | None = None) -> NDArray[np.int64]:
+def by_frequency(
+    sampler: NeighborSampler, seeds: VertexSeeds, chosen: Choice | None = None, most: int = 0
+) -> NDArray[np.int64]:
     """(num_vertices,) int64 vertices of the counted batches, the most frequent first; of equal ones, the lowest first.
 
     Args:
         chosen: which of some (num_vertices,) int64 vertices may be returned; by default, all.
+        most: number of vertices that are of use; further batches are counted until this number is found.
     """
-    vertices, count = np.unique(np.concatenate(_counted(sampler, seeds)[ONLY_TYPE]), return_counts=True)
-    if chosen is not None:
-        mask = chosen(vertices)
-        vertices, count = vertices[mask], count[mask]
+    found, counts = np.empty(0, np.int64), np.empty(0, np.int64)
+    for first in range(0, min(_MOST_COUNTED, max(1, seeds.num_batches)), COUNTED_BATCHES):
+        more, more_counts = np.unique(np.concatenate(_counted(sampler, seeds, first)[ONLY_TYPE]), return_counts=True)
+        if chosen is not None:
+            mask = chosen(more)
+            more, more_counts = more[mask], more_counts[mask]
+        found, counts = _added(found, counts, more, more_counts)
+        if len(found) >= most:
+            break
     # Stable, so that equally frequent vertices stay in ascending order.
-    found: NDArray[np.int64] = vertices[np.argsort(-count, kind="stable")]
-    return found
+    ordered: NDArray[np.int64] = found[np.argsort(-counts, kind="stable")]
+    return ordered
+
+
+def _added(
+    vertices: NDArray[np.int64], counts: NDArray[np.int64], more: NDArray[np.int64], more_counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct vertices of two ascending lists, ascending, and the sums of their counts."""
+    found = np.union1d(vertices, more)
+    total = np.zeros(len(found), np.int64)
+    for each, count in ((vertices, counts), (more, more_counts)):
+        total[np.searchsorted(found, each)] += count
+    return found, total

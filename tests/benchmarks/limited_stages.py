@@ -129,6 +129,8 @@ def report_stages(stages: Sequence[Stage], limit: int | None) -> None:
     if trained["test_accuracy"] is not None:
         print(f"RESULT test-accuracy {trained['test_accuracy']:.4f} share")
     print(f"RESULT epoch {trained['epoch_seconds']:.3f} s")
+    if "read_per_used" in trained:
+        print(f"RESULT read-per-used {trained['read_per_used']:.3g} x")
     for stage in stages:
         print(f"RESULT {stage.name}-time {stage.used.wall:.2f} s")
         print(f"RESULT {stage.name}-memory {stage.memory} bytes")

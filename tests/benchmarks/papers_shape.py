@@ -9,6 +9,9 @@ Writes a folder in OGB's binary layout (:mod:`papers_folder`) and runs the comma
     gnnloom partition papers --parts 1 --method block
     gnnloom shard papers --parts 1
     gnnloom train papers --model sage --hidden 64,64 --mode neighbor --fanout 15,10,5 --inputs disk --pool 2 --epochs 3
+        --memory 7G
+
+`--memory` of the training is nine tenths of the control group.
 
 Every command first prints what it expects to need (``--plan``), where it can. All its processes run in one control
 group, whose limit holds for their memory and for the pages of the files that they read and write; where this process
@@ -35,8 +38,8 @@ from gnnloom.storage.option import parse_bytes
 #: Share of papers100M's vertices and edges.
 SCALES: Final = {"tiny": 1 / 20_000, "small": 1 / 100, "quarter": 1 / 4, "half": 1 / 2, "full": 1.0}
 _NAME: Final = "papers"
-#: Memory of the group that a worker of the pipeline, and the evaluation, may use.
-_WORKER_SHARE, _EVALUATION_SHARE = 0.3, 0.4
+#: Memory of the group that a worker of the pipeline, the training, and its evaluation may use.
+_WORKER_SHARE, _TRAINING_SHARE, _EVALUATION_SHARE = 0.3, 0.9, 0.4
 #: Two batches are prepared ahead: each has the features of up to a million vertices.
 _TRAIN: Final = (
     *("--model", "sage", "--hidden", "64,64", "--mode", "neighbor", "--fanout", "15,10,5"),
@@ -76,7 +79,8 @@ def _run(machine: Machine, raw: Path, options: argparse.Namespace) -> list[Stage
     stages.append(machine.run("partition", *block, *workers, plans=False))
     stages.append(machine.run("shard", "shard", _NAME, "--parts", "1", *workers))
     evaluation = ("--evaluation-memory", str(int(options.memory * _EVALUATION_SHARE)))
-    more = ("--epochs", str(options.epochs), "--eval-every", "0", "--precision", options.precision, *evaluation)
+    memory = ("--memory", str(int(options.memory * _TRAINING_SHARE)), *evaluation)
+    more = ("--epochs", str(options.epochs), "--eval-every", "0", "--precision", options.precision, *memory)
     stages.append(machine.run("train", "train", _NAME, *_TRAIN, *more))
     return stages
 

@@ -104,6 +104,11 @@ class ModeConfig(Config):
         """Batches contain their features, so that no rank has features or rows of the adjacency in memory."""
         return self.samples is not None or (self.maps_inputs and self.kind.is_sampled)
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Batches read features from disk as they are drawn, and keep the rows of frequent vertices in memory."""
+        return self.samples is None and self.reads_batches and "cache_memory" in self.kind.options and not self.on_types
+
     def own_options(self) -> dict[str, Any]:
         """The options of the mode and of its sampler by name, with defaults filled in."""
         return own_values(self, self.kind.options, self._other_values())

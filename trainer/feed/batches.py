@@ -25,7 +25,7 @@ from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.storage.sampling.layers.seeds import Seeds, SeedsOfBatch
-from gnnloom.storage.sampling.sampler import Block, Normalization, Sample, SubgraphSampler, Weights
+from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 from gnnloom.trainer.feed.feature_view import FeatureView, give_back_unused
 from gnnloom.trainer.feed.windows import in_windows
 
@@ -102,20 +102,6 @@ class Drawn(Generic[Drawing]):
         """The vertices of the sample by type."""
         found: Any = self.sample
         return found.vertices if isinstance(found.vertices, Mapping) else {ONLY_TYPE: found.vertices}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the sample."""
-        found: Any = self.sample
-        blocks = found.blocks.values() if isinstance(found.blocks, Mapping) else found.blocks
-        arrays = [*self.vertices.values(), *(array for block in blocks for array in _arrays(block))]
-        return sum(array.nbytes for array in arrays)
-
-
-def _arrays(block: Block) -> list[NDArray[Any]]:
-    matrix = block.matrix
-    values = [] if matrix.data is None else [matrix.data]
-    return [matrix.indptr, matrix.indices, *values, block.entry, block.row_nnz]
 
 
 class Batches(ABC, Generic[Made]):
@@ -205,9 +191,10 @@ class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
         windows = {name: each for name, each in found.items() if each is not None}
         if not windows:
             return _ahead(lambda number: self._make(self._draw(epoch, number, seeds)), numbers, threads, pool)
-        drawn = _ahead(lambda number: self._draw(epoch, number, seeds), numbers, threads, pool)
+        drawn = _ahead(lambda number: (number, self._draw(epoch, number, seeds).vertices), numbers, threads, pool)
 
-        def make(drawn: Drawn[Drawing], views: Mapping[str, FeatureView]) -> Made:
+        def make(number: int, views: Mapping[str, FeatureView]) -> Made:
+            drawn = self._draw(epoch, number, seeds)
             return self._make(replace(drawn, features={**drawn.features, **views}))
 
         return in_windows(drawn, windows, make, threads, pool)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, Self
@@ -19,9 +20,9 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.disk.mapped_rows import READERS, fits_in_pages, take_rows
+from gnnloom.storage.disk.mapped_rows import READERS, fit_in_pages, read_single_pages, read_whole, take_rows
 from gnnloom.storage.disk.row_buffers import RowBuffers
-from gnnloom.storage.disk.row_windows import RowWindow, RowWindows
+from gnnloom.storage.disk.row_windows import NUMBER_BYTES, RowWindow, RowWindows, read_blocks
 from gnnloom.storage.matrix.local_numbers import LocalNumbers
 from gnnloom.trainer.data.row_exchange import RowExchange
 from gnnloom.trainer.data.vertex_data import as_features, check_finite, normalize_feature
@@ -70,6 +71,10 @@ class FeatureView(ABC):
 
     def num_kept(self, memory: int) -> int:  # noqa: ARG002 - of views that keep rows
         """Maximum number of rows worth keeping in ``memory`` bytes."""
+        return 0
+
+    def kept_bytes(self, count: int) -> int:  # noqa: ARG002 - of views that keep rows of a file
+        """Bytes of a number of rows that are kept."""
         return 0
 
     def is_far(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -210,6 +215,7 @@ class MappedFeatures(FeatureView):
         place: Place,
         where: str | None = None,
         buffers: RowBuffers | None = None,
+        beside: Sequence[NDArray[Any]] = (),
     ) -> None:
         """Read nothing yet.
 
@@ -219,8 +225,16 @@ class MappedFeatures(FeatureView):
             where: name of the array, for messages about features that are not finite numbers; None to check no
                 features.
             buffers: memory for rows, reused as soon as nothing refers to the rows.
+            beside: mapped arrays that batches read as well.
         """
         self._stored, self._norm, self._place, self._where, self._buffers = stored, norm, place, where, buffers
+        #: Whether rows come from the disk once only, since the system keeps all pages.
+        self._fits = fit_in_pages([stored, *beside])
+        if not self._fits:
+            # The system forgets these pages first. Batches need most pages of the graph, which it should keep.
+            read_single_pages([stored])
+            if fit_in_pages(beside):
+                read_whole(beside)
         #: Vertices whose rows are in memory, ascending, after a -1 that stands for no vertex; and their stored rows.
         self._kept, self._kept_rows = np.array([-1]), stored[:0]
         self._threads = os.getpid(), ThreadPoolExecutor(READERS, thread_name_prefix="reader")
@@ -228,9 +242,10 @@ class MappedFeatures(FeatureView):
         self.window: RowWindow | None = None
 
     @classmethod
-    def of(cls, vertices: Vertices, norm: str, place: Place) -> Self:
+    def of(cls, vertices: Vertices, norm: str, place: Place, beside: Sequence[NDArray[Any]] = ()) -> Self:
         """The features of vertex data; all must be finite numbers."""
-        return cls(map_vertices(vertices)["feature"], norm, place, str(vertices.artifact.path / "feature"))
+        where = str(vertices.artifact.path / "feature")
+        return cls(map_vertices(vertices)["feature"], norm, place, where, beside=beside)
 
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
         """See :meth:`FeatureView.rows`; in the dtype of sums.
@@ -248,15 +263,20 @@ class MappedFeatures(FeatureView):
         return self._stored[:1].nbytes
 
     def num_kept(self, memory: int) -> int:
-        return 0 if fits_in_pages(self._stored) else memory // max(1, self.row_bytes)
+        return 0 if self._fits else memory // self.kept_bytes(1)
+
+    def kept_bytes(self, count: int) -> int:
+        return count * (self.row_bytes + NUMBER_BYTES)
 
     def keep(self, vertices: NDArray[np.int64]) -> None:
-        self._kept, self._kept_rows = np.append(vertices, -1), take_rows(self._stored, vertices)
+        rows = np.empty((len(vertices), *self._stored.shape[1:]), self._stored.dtype)
+        read_blocks(self._stored, vertices, np.arange(len(vertices)), rows, self._readers())
+        self._kept, self._kept_rows = np.append(vertices, -1), rows
 
     def windows(self, memory: int) -> FeatureWindows | None:
         # One window is in use while the next one is read.
-        most = memory // 2 // max(1, self.row_bytes)
-        return None if not most or fits_in_pages(self._stored) else MappedWindows(self, most)
+        most = memory // 2 // (self.row_bytes + NUMBER_BYTES)
+        return None if not most or self._fits else MappedWindows(self, most)
 
     def missing(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
         """(num_missing,) int64 vertices without rows in memory."""

@@ -1,7 +1,8 @@
 """Draws windows of batches ahead of their use, and reads the features of all batches of a window together.
 
-A batch depends on its number only, so drawing ahead changes nothing. The next window is drawn and read while the
-batches of the current one are used.
+A batch depends on its number only, so drawing ahead changes nothing. Batches are drawn twice, for the rows of their
+window and for their use, as the drawn edges of a window would take more memory than its rows. The next window is drawn
+and read while the batches of the current one are used.
 """
 
 from __future__ import annotations
@@ -9,32 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import repeat
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.disk.row_windows import distinct, pages_of_rows
+from gnnloom.storage.disk.row_windows import block_cost, distinct, pages_of_rows
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.feed.feature_view import FeatureView, FeatureWindows
 
-
-class WithoutFeatures(Protocol):
-    """A batch without features."""
-
-    @property
-    def vertices(self) -> Mapping[str, NDArray[np.int64]]:
-        """(num_vertices,) int64 vertices of each type whose features the batch reads."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its vertices and edges."""
-        ...
-
-
-Batch = TypeVar("Batch", bound=WithoutFeatures)
 Made = TypeVar("Made")
+#: The number of a batch, and the (num_vertices,) int64 vertices of each type whose features it reads.
+Drawn = tuple[int, Mapping[str, NDArray[np.int64]]]
 
 
 class _Window:
@@ -44,25 +31,26 @@ class _Window:
         self._windows = windows
         self._found, self._more, self._count = np.empty(0, np.int64), list[NDArray[np.int64]](), 0
 
-    def fits(self, vertices: NDArray[np.int64], drawn: int) -> bool:
-        """Whether the rows of one more batch fit.
-
-        Args:
-            drawn: bytes of the vertices and edges of all batches of the window, this batch included.
-        """
-        most = self._windows.most - drawn // max(1, self._windows.row_bytes) - len(self._windows.needed(vertices))
+    def fits(self, rows: NDArray[np.int64]) -> bool:
+        """Whether the rows of one more batch fit, (num_rows,) int64."""
+        most = self._windows.most - len(rows)
         if self._count > most and self._more:
             # Only now, since batches share many rows, and each count sorts them all.
             self._join()
         return self._count <= most
 
-    def add(self, vertices: NDArray[np.int64]) -> None:
-        self._more.append(self._windows.needed(vertices))
-        self._count += len(self._more[-1])
+    def add(self, rows: NDArray[np.int64]) -> None:
+        self._more.append(rows)
+        self._count += len(rows)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(num_rows,) int64 the rows of all batches, each once, ascending."""
+        self._join()
+        return self._found
 
     def read(self) -> FeatureView:
-        self._join()
-        return self._windows.read(self._found)
+        return self._windows.read(self.rows)
 
     def _join(self) -> None:
         self._found, self._more = distinct([self._found, *self._more]), []
@@ -72,70 +60,88 @@ class _Window:
 class WindowedBatches:
     """Reads windows of the batches that an iterator gives; a window has all batches that fit."""
 
-    def __init__(self, drawn: Iterator[WithoutFeatures], windows: Mapping[str, FeatureWindows]) -> None:
+    def __init__(self, drawn: Iterator[Drawn], windows: Mapping[str, FeatureWindows]) -> None:
         """Read nothing yet.
 
         Args:
             windows: the views whose rows are read in windows, by the types of their vertices.
         """
         self._drawn, self._windows = drawn, windows
-        self._next: WithoutFeatures | None = None
+        self._next: Drawn | None = None
         self._stopped = False
 
     def stop(self) -> None:
         """Let the window that is being drawn end with the current batch."""
         self._stopped = True
 
-    def read(self) -> tuple[list[Any], dict[str, FeatureView]]:
-        """The next batches, and views of their features; no batches at the end.
+    def read(self) -> tuple[list[int], dict[str, FeatureView]]:
+        """The numbers of the next batches, and views of their features; no numbers at the end.
 
         A batch whose rows do not fit in a window comes alone, without views.
         """
-        batches, parts = list[Any](), {name: _Window(each) for name, each in self._windows.items()}
-        drawn = 0
+        numbers, parts = list[int](), {name: _Window(each) for name, each in self._windows.items()}
         while not self._stopped:
-            batch = self._next if self._next is not None else next(self._drawn, None)
+            drawn = self._next if self._next is not None else next(self._drawn, None)
             self._next = None
-            if batch is None:
+            if drawn is None:
                 break
-            vertices, drawn = batch.vertices, drawn + batch.nbytes
-            if not all(part.fits(vertices[name], drawn) for name, part in parts.items()):
-                if not batches:
-                    return [batch], {}
-                self._next = batch
+            number, vertices = drawn
+            needed = {name: each.needed(vertices[name]) for name, each in self._windows.items()}
+            if not all(part.fits(needed[name]) for name, part in parts.items()):
+                if not numbers:
+                    return [number], {}
+                self._next = drawn
                 break
             for name, part in parts.items():
-                part.add(vertices[name])
-            batches.append(batch)
-        return batches, {} if self._stopped else {name: part.read() for name, part in parts.items()}
+                part.add(needed[name])
+            numbers.append(number)
+        return numbers, {} if self._stopped else {name: part.read() for name, part in parts.items()}
 
 
-def pages_in_windows(batches: Iterable[NDArray[np.int64]], windows: FeatureWindows) -> int:
-    """Number of pages that windows of some batches read, in the order of the batches.
+def pages_read(
+    batches: Iterable[NDArray[np.int64]],
+    kept: NDArray[np.int64],
+    fewer: NDArray[np.int64],
+    windows: FeatureWindows,
+) -> tuple[float, float]:
+    """Pages that the first batches read one by one, and that a window of the same batches reads.
+
+    Pages count as single pages; pages in blocks that are read whole cost less.
 
     Args:
-        batches: (num_rows,) int64 rows of each batch that are not in memory.
+        batches: (num_rows,) int64 rows of each batch, ascending; only batches that fit in one window count.
+        kept, fewer: (num_kept,) int64 rows in memory, ascending, without and with windows.
     """
-    found, pages = np.empty(0, np.int64), 0
+    window, alone = _Window(windows), 0
     for rows in batches:
-        joined = distinct([found, rows])
-        if len(joined) > windows.most and len(found):
-            pages, joined = pages + pages_of_rows(found, windows.row_bytes), rows
-        found = joined
-    return pages + pages_of_rows(found, windows.row_bytes)
+        cold = _without(rows, fewer)
+        if not window.fits(cold):
+            break
+        window.add(cold)
+        alone += pages_of_rows(_without(rows, kept), windows.row_bytes)
+    return alone, block_cost(window.rows, windows.row_bytes)
+
+
+def _without(rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows that are not among others, both ascending."""
+    if not len(others):
+        return rows
+    place = np.minimum(np.searchsorted(others, rows), len(others) - 1)
+    found: NDArray[np.int64] = rows[others[place] != rows]
+    return found
 
 
 def in_windows(
-    drawn: Generator[Batch, None, None],
+    drawn: Generator[Drawn, None, None],
     windows: Mapping[str, FeatureWindows],
-    make: Callable[[Batch, Mapping[str, FeatureView]], Made],
+    make: Callable[[int, Mapping[str, FeatureView]], Made],
     threads: int,
     pool: int,
 ) -> Generator[Made, None, None]:
     """Batches with their features, in order; close the generator to end the threads.
 
     Args:
-        drawn: the batches without features; closed at the end.
+        drawn: the numbers of the batches, and the vertices whose features they read; closed at the end.
         windows: see :class:`WindowedBatches`.
         make: makes the result of a batch, with the views of its window if there are any; several threads may call it.
         threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
@@ -143,11 +149,11 @@ def in_windows(
     reader = WindowedBatches(drawn, windows)
     with closing(drawn), closing(prepare_ahead(lambda _: reader.read(), repeat(None), min(threads, 1), 1)) as ready:
         try:
-            for batches, views in ready:
-                if not batches:
+            for numbers, views in ready:
+                if not numbers:
                     return
                 # The window after the next one takes the memory of this one, so all its batches are made before that.
-                with closing(prepare_ahead(lambda batch: make(batch, views), batches, threads, pool)) as made:  # noqa: B023 - ends before the next one
+                with closing(prepare_ahead(lambda number: make(number, views), numbers, threads, pool)) as made:  # noqa: B023 - ends before the next one
                     yield from made
         finally:
             reader.stop()

@@ -78,7 +78,8 @@ class PairSource(PairsSource, NeighborSource):
     """Batches of the pairs of a split of a graph without types."""
 
     def open(self) -> Stream:
-        links, graph, vertices = self.open_links(), self.map_graph(), self.vertex_fields()
+        links, graph = self.open_links(), self.map_graph()
+        vertices = self.vertex_fields(graph)
         seeds = SplitPairs(self, links, graph.matrix, map_links(links))
         make = partial(self._fields, graph, vertices)
         return NeighborBatches(self.sampler(graph), seeds, make, vertices.views, self.cache_memory)

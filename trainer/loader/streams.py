@@ -113,11 +113,11 @@ class GraphSource(Source):
         """The graph; all processes of a machine share one copy."""
         return map_whole_graph(Dataset(self.dataset).graph(self.graph))
 
-    def vertex_fields(self) -> VertexFields:
-        """Function that gives the tensors of vertices."""
+    def vertex_fields(self, graph: WholeGraph) -> VertexFields:
+        """Function that gives the tensors of vertices of batches that are drawn from a graph."""
         key = self.vertices.key
         found = None if key is None else Dataset(self.dataset).vertices(key)
-        return VertexFields(found, self.vertices, self.kept, self.dataset)
+        return VertexFields(found, self.vertices, self.kept, self.dataset, graph.arrays)
 
     def edges(self, matrix: CSR, weight: Tensor | None, pairs: Tensor | None = None) -> Fields:
         """The fields of the edges of a batch.
@@ -238,7 +238,8 @@ class NeighborSource(SeededSource, GraphSource):
     draw_once: ClassVar[bool] = True
 
     def open(self) -> Stream:
-        graph, vertices = self.map_graph(), self.vertex_fields()
+        graph = self.map_graph()
+        vertices = self.vertex_fields(graph)
         seeds = self.seeds(vertices, graph.num_vertices)
         make = partial(self.layered_fields, graph, vertices)
         return NeighborBatches(self.sampler(graph), seeds, make, vertices.views, self.cache_memory)

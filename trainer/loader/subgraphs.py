@@ -39,7 +39,7 @@ class SubgraphSource(GraphSource):
         dataset, graph = Dataset(self.dataset), self.map_graph()
         symmetric = dataset.graph(self.graph).symmetric
         sampler = subgraph_sampler(dataset, graph, self.seed, self.options, self.arguments)
-        weights, vertices = None, self.vertex_fields()
+        weights, vertices = None, self.vertex_fields(graph)
         if self.presamples != 0:
             weights = normalization_of(sampler, self.presamples, symmetric=symmetric)
         return SubgraphBatches(sampler, self.num_batches, weights, lambda drawn: self._fields(graph, vertices, drawn))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -63,9 +63,11 @@ class TypedViews:
         """The rows of a relation, all of whose entries an evaluation reads."""
         return MatrixView(relation.matrix)
 
-    def fields(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> VertexFields:
+    def fields(
+        self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path, beside: Sequence[NDArray[Any]]
+    ) -> VertexFields:
         """The tensors of the vertices of a type; for arguments see :class:`VertexFields`."""
-        return VertexFields(vertices, choice, kept, dataset)
+        return VertexFields(vertices, choice, kept, dataset, beside)
 
     def pairs(self, links: Links) -> Mapping[str, MappedPairs]:
         """The pairs of every split of some links."""
@@ -173,12 +175,16 @@ class TypedSource(SeededSource):
                 num_bytes += size.vertices[name] * width * FEATURE_DTYPES[choice.features].itemsize
         return BatchSize(size.vertices, size.edges, num_bytes)
 
-    def vertex_fields(self) -> dict[str, VertexFields]:
-        """Functions that give the tensors of the vertices of each type that has data, and of the seeds' type."""
-        dataset = Dataset(self.dataset)
+    def vertex_fields(self, relations: Mapping[str, MappedRelation]) -> dict[str, VertexFields]:
+        """Functions that give the tensors of the vertices of each type that has data, and of the seeds' type.
+
+        Args:
+            relations: what batches are drawn from.
+        """
+        dataset, beside = Dataset(self.dataset), [array for each in relations.values() for array in each.arrays]
         return {
             name: self.views.fields(
-                None if choice.key is None else dataset.vertices(choice.key), choice, self.kept, self.dataset
+                None if choice.key is None else dataset.vertices(choice.key), choice, self.kept, self.dataset, beside
             )
             for name, choice in self.vertices.items()
         }
@@ -297,7 +303,8 @@ class TypedVertexSource(TypedSource):
             make: makes a batch from all seeds, the drawn sample, and its fields by type and by relation.
         """
         graph = Dataset(self.dataset).typed_graph(self.graph)
-        fields, relations = self.vertex_fields(), self.map_relations(graph)
+        relations = self.map_relations(graph)
+        fields = self.vertex_fields(relations)
         seeds = self.seeds(fields[self.of_type], graph.type(self.of_type).count, self.of_type)
 
         def made(drawn: Drawn[TypedSample]) -> Made:
@@ -326,7 +333,8 @@ class TypedPairSource(PairsSource, TypedSource):
             make: makes a batch from the relation of its pairs, the drawn sample, and fields by type and by relation.
         """
         graph, links = Dataset(self.dataset).typed_graph(self.graph), self.open_links()
-        fields, relations, relation = self.vertex_fields(), self.map_relations(graph), links.relation
+        relations, relation = self.map_relations(graph), links.relation
+        fields = self.vertex_fields(relations)
         if relation is None:
             raise InputError(f"{links.artifact.path}: not pairs of a relation, but graph {self.graph} has types")
         seeds = SplitPairs(self, links, relations[relation.name].matrix, self.views.pairs(links))

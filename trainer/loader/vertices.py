@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -58,12 +58,20 @@ class VertexFields:
     The memory of features is reused as soon as nothing refers to them.
     """
 
-    def __init__(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> None:
+    def __init__(
+        self,
+        vertices: Vertices | None,
+        choice: VertexChoice,
+        kept: int,
+        dataset: Path,
+        beside: Sequence[NDArray[Any]] = (),
+    ) -> None:
         """Map the requested data.
 
         Args:
             kept: arrays of features to keep that are not in use.
             dataset: its folder, for messages.
+            beside: mapped arrays that batches read as well.
 
         Raises:
             InputError: the vertices have no features or no labels, although they are requested.
@@ -87,7 +95,7 @@ class VertexFields:
         if choice.features in FEATURE_DTYPES:
             checked = None if vertices is None or not choice.finite else str(vertices.artifact.path / "feature")
             stored, buffers = self._arrays["feature"], RowBuffers(kept)
-            self._features = MappedFeatures(stored, choice.feature_norm, self._place, checked, buffers)
+            self._features = MappedFeatures(stored, choice.feature_norm, self._place, checked, buffers, beside)
 
     @property
     def views(self) -> dict[str, FeatureView]:

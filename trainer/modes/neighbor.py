@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from gnnloom.storage.disk.row_windows import NUMBER_BYTES
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.option import Option
@@ -94,9 +95,10 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     # Frequent rows of other ranks or on disk, up to the memory limit.
     remote = rank.num_vertices - (0 if maps else rank.own)
     memory = 0 if is_stored else options["cache_memory"]
+    row_bytes = rank.row_bytes + NUMBER_BYTES * maps
     # On disk, half of the memory is for two windows of batches, which share most of their rows or contain all rows.
-    windows = min(memory // 2, 2 * rank.num_vertices * rank.row_bytes) if maps else 0
-    cached = min((memory - memory // 2 * maps) // max(1, rank.row_bytes), remote)
+    cached = min((memory - memory // 2 * maps) // max(1, row_bytes), remote)
+    windows = min(memory - cached * row_bytes, 2 * rank.num_vertices * row_bytes) if maps else 0
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,
@@ -107,7 +109,7 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
         asked=rows[0] * (remote - cached) / n,
         copied=rows[0] * max(rank.own, cached) / n,
         num_batches=-(-rank.training // size),
-        kept_bytes=cached * rank.row_bytes + windows,
+        kept_bytes=cached * row_bytes + windows,
         maps_features=is_stored or maps,
     )
 

@@ -83,6 +83,7 @@ def _within(fields: Mapping[str, Any], memory: int, *, restart: bool) -> tuple[d
         BudgetError: not even an evaluation in parts fits.
         NotFoundError, ExistsError, InputError: the training would be refused, or its memory is unknown.
     """
+    fields = _with_frequent_rows(fields, memory, restart=restart)
     config = configure(fields, restart=restart)
     of_edges = config.model.kind.on_edges
     if "evaluation_memory" in fields or of_edges or not (config.run.evaluates and config.mode.reads_batches):
@@ -102,6 +103,19 @@ def _within(fields: Mapping[str, Any], memory: int, *, restart: bool) -> tuple[d
             return found, needed
         most = some
     raise BudgetError(f"memory {memory_text(memory)}: too little for an evaluation in parts")
+
+
+def _with_frequent_rows(fields: Mapping[str, Any], memory: int, *, restart: bool) -> Mapping[str, Any]:
+    """The fields with memory for features of frequent vertices, if batches read features from disk.
+
+    It is half of what the epochs leave; the other half is for pages of the graph, and for an evaluation.
+    """
+    config = configure(fields, restart=restart)
+    if "cache_memory" in fields or not config.mode.keeps_rows:
+        return fields
+    epochs = {**fields, "cache_memory": 0, "eval_every": 0, "final_eval": False}
+    left = memory - _needed(configure(epochs, restart=restart), restart=restart)
+    return {**fields, "cache_memory": max(0, left // 2)}
 
 
 def _needed(config: TrainConfig, *, restart: bool) -> int:

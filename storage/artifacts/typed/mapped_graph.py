@@ -53,6 +53,12 @@ class MappedRelation:
         """Source type, name and target type."""
         return self.source, self.name, self.target
 
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """All arrays."""
+        position = [] if self.position is None else [self.position]
+        return [self.matrix.indptr, self.matrix.indices, *self.columns.values(), *position]
+
     def edges(self, entry: NDArray[np.int64]) -> NDArray[np.int64]:
         """(num_entries,) int64 positions of entries among the edges of the relation, in the order of its columns."""
         return entry if self.position is None else take_rows(self.position, entry)

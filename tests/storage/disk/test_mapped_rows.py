@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnloom.storage.disk.mapped_rows import take_rows
+from gnnloom.storage.disk.mapped_rows import mapping_of, take_rows
 from support.covering import few_of
 
 
@@ -28,3 +28,11 @@ def test_rows_are_those_of_the_index(tmp_path: Path, shape: tuple[int, ...], cou
     with ThreadPoolExecutor(2) as threads:
         assert take_rows(mapped, rows, out, threads) is out
     np.testing.assert_array_equal(out, taken)
+
+
+def test_views_of_a_mapped_array_know_their_mapping(tmp_path: Path) -> None:
+    np.save(tmp_path / "given.npy", np.arange(12.0).reshape(4, 3))
+    mapped = np.load(tmp_path / "given.npy", mmap_mode="r")
+    for array in (mapped, np.asarray(mapped), np.asarray(mapped)[1:, :2]):
+        assert mapping_of(array) is mapped.base
+    assert mapping_of(np.arange(3)) is None

@@ -74,13 +74,27 @@ def test_given_options_stay_and_models_without_an_option_do_without(fields: Fiel
 
 def test_an_evaluation_of_batches_gets_what_is_left(fields: Fields) -> None:
     batches = {**fields, "mode": "neighbor", "fanout": [3, 3, 3], "batch_size": 50, "hidden": [64, 64]}
-    on_disk = {**batches, "inputs": "disk"}
+    on_disk = {**batches, "inputs": "disk", "cache_memory": 0}
     memory = taken({**on_disk, "evaluation_memory": 16 << 20})
     found = settle_memory(on_disk, memory)
     assert found["evaluation_memory"] > 0
     assert taken(found) <= memory < taken({**on_disk, "evaluation_memory": 1 << 30})
     with pytest.raises(BudgetError, match="not even an evaluation in parts fits"):
         settle_memory({**on_disk, "precision": "float32"}, memory - (16 << 20))
+
+
+@pytest.mark.parametrize("left", [0, 3 << 20, 12 << 20])
+def test_frequent_rows_get_half_of_what_the_epochs_leave(fields: Fields, left: int) -> None:
+    batches = {**fields, "mode": "neighbor", "fanout": [3, 3, 3], "batch_size": 50, "inputs": "disk"}
+    alone = {**batches, "eval_every": 0, "final_eval": False}
+    memory = taken({**alone, "cache_memory": 0}) + left
+    # With the usual cache, which is larger than all features, it would not fit.
+    assert taken(alone) > memory
+    found = settle_memory(alone, memory)
+    assert found["cache_memory"] == left // 2
+    assert taken(found) <= memory
+    assert settle_memory({**alone, "cache_memory": 1 << 20}, memory + (64 << 20))["cache_memory"] == 1 << 20
+    assert "cache_memory" not in settle_memory({**alone, "inputs": "memory"}, 1 << 30)
 
 
 def test_a_run_keeps_what_decides_its_result(fields: Fields, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

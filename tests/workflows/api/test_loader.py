@@ -170,7 +170,7 @@ def test_windows_of_batches_give_the_same_batches(
 ) -> None:
     options = {**SAMPLED, "catalog": catalog, **({"links": True} if name == "pairs" else {})}
     expected = [contents(load(name, cache_memory=0, epoch=epoch, **options)) for epoch in range(2)]
-    monkeypatch.setattr("gnnloom.trainer.feed.feature_view.fits_in_pages", lambda _: False)
+    monkeypatch.setattr("gnnloom.trainer.feed.feature_view.fit_in_pages", lambda _: False)
     read, of_window = list[int](), RowWindows.read
 
     def counted(windows: RowWindows, rows: np.ndarray) -> RowWindow:

@@ -6,7 +6,7 @@ gradient of a step is the gradient of the mean loss over the batches of all rank
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Final
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import ONLY_TYPE, Samples, StoredBatch
-from gnnloom.storage.disk.row_windows import pages_of_rows
+from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.layered import LayeredBatch, empty_batch
@@ -32,7 +32,7 @@ from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.vertex_data import Labels, as_features
 from gnnloom.trainer.feed.batches import Batch, Batches, Drawn, NeighborBatches, StoredBatches
 from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures, PackedFeatures
-from gnnloom.trainer.feed.windows import pages_in_windows
+from gnnloom.trainer.feed.windows import pages_read
 from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
@@ -43,8 +43,8 @@ from gnnloom.trainer.passes.evaluation import can_stream, streamed_outputs
 from gnnloom.trainer.passes.layerwise import layerwise_scores, map_graph
 from gnnloom.trainer.tasks.objectives.objective import StepLoss
 
-#: Number of batches drawn to find out whether windows read fewer pages than separate batches.
-_TRIED: Final = 8
+#: Largest number of batches drawn to find out whether windows read fewer pages than separate batches.
+_TRIED: Final = 64
 #: Windows are used only if they read at most this share of the pages, because forming them costs processor time.
 _WORTHWHILE: Final = 0.75
 
@@ -87,7 +87,7 @@ class NeighborMode(Mode):
         """Batches that are drawn during training. Collective."""
         context, comm = self.context, self.context.comm
         graph, owner = together(comm, lambda: map_graph(context.source))
-        features = self._features = together(comm, lambda: self._view(owner))
+        features = self._features = together(comm, lambda: self._view(graph, owner))
         self._pairs = RankPairs.of(context)
         drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
         sampler = NeighborSampler(graph, context.seed, self._fanouts, **drawn)
@@ -104,27 +104,35 @@ class NeighborMode(Mode):
     def _keep_rows(self, features: FeatureView, sampler: NeighborSampler, seeds: VertexSeeds) -> int:
         """Keep frequent rows in memory; returns the number of bytes left for windows of batches. Collective."""
         memory: int = self.context.options["cache_memory"]
-        half, windows = memory // 2, features.windows(memory // 2)
         most = features.num_kept(memory)
-        frequent = by_frequency(sampler, seeds, features.is_far) if most else np.empty(0, np.int64)
+        frequent = np.empty(0, np.int64)
+        if most:
+            # From disk, a row that is not kept costs a page.
+            frequent = by_frequency(sampler, seeds, features.is_far, most if features.row_bytes else 0)
         kept = np.sort(frequent[:most])
+        # Frequent rows, and windows of rows that are not frequent, may save more than frequent rows alone.
+        fewer = np.sort(frequent[: features.num_kept(memory // 2)])
+        left = memory - features.kept_bytes(len(fewer))
+        windows = features.windows(left)
         if windows is not None and seeds.num_batches:
-            # Frequent rows, and windows of rows that are not frequent, may save more than frequent rows alone.
-            fewer = np.sort(frequent[: features.num_kept(memory - half)])
-            tried = [sampler.sample_of(seeds.of(0, at), 0, at).vertices for at in range(min(_TRIED, seeds.num_batches))]
-            alone = sum(pages_of_rows(np.setdiff1d(rows, kept), windows.row_bytes) for rows in tried)
-            if pages_in_windows([np.setdiff1d(rows, fewer) for rows in tried], windows) < _WORTHWHILE * alone:
+            alone, in_window = pages_read(self._tried(sampler, seeds), kept, fewer, windows)
+            if in_window < _WORTHWHILE * alone:
                 features.keep(fewer)
-                return half
+                return left
         features.keep(kept)
         return 0
 
-    def _view(self, owner: NDArray[np.int32] | None) -> FeatureView:
+    def _tried(self, sampler: NeighborSampler, seeds: VertexSeeds) -> Iterator[NDArray[np.int64]]:
+        """(num_vertices,) int64 vertices of the first batches, ascending, which are drawn as they are asked for."""
+        for number in range(min(_TRIED, seeds.num_batches)):
+            yield np.sort(sampler.sample_of(seeds.of(0, number), 0, number).vertices)
+
+    def _view(self, graph: WholeGraph, owner: NDArray[np.int32] | None) -> FeatureView:
         """The features of any vertices. Communicates nothing."""
         context = self.context
         if isinstance(context.given, BatchInputs):
             vertices = context.dataset.vertices(context.shards.artifact.inputs["vertices"])
-            return MappedFeatures.of(vertices, context.feature_norm, context.place)
+            return MappedFeatures.of(vertices, context.feature_norm, context.place, graph.arrays)
         return features_in_memory(context, owner)
 
     def _seeds(self) -> VertexSeeds:

@@ -58,7 +58,7 @@ class SubgraphMode(PreparedMode):
         vertices = context.dataset.vertices(inputs["vertices"])
         self._arrays = map_vertices(vertices)
         if context.learned is None:
-            self.features = MappedFeatures.of(vertices, context.feature_norm, context.place)
+            self.features = MappedFeatures.of(vertices, context.feature_norm, context.place, self._graph.arrays)
         else:
             self.features = features_in_memory(context, owner)
         sampler = subgraph_sampler(context.dataset, self._graph, context.seed, options, sampler_arguments(options))

@@ -213,7 +213,7 @@ class TypedInference:
                 for name, each in relations.items()
             ]
             sampler = TypedNeighborSampler([each.name for each in data.graph.types], views, 0, whole)
-            self._parts = sampler, partial(source.typed_fields, relations, source.vertex_fields())
+            self._parts = sampler, partial(source.typed_fields, relations, source.vertex_fields(relations))
 
     def _next(self, seeds: SeedsOfRange, start: int, count: int) -> tuple[int, TypedBatch | None]:
         """The end of the range of vertices that begins at ``start``, and its batch; None at the end.

@@ -210,7 +210,14 @@ class StatedViews(TypedViews):
     def whole_rows(self, relation: MappedRelation) -> GraphView:
         return relation.view.whole() if isinstance(relation, _StatedRelation) else super().whole_rows(relation)
 
-    def fields(self, vertices: Vertices | None, choice: VertexChoice, kept: int, dataset: Path) -> VertexFields:  # noqa: ARG002
+    def fields(
+        self,
+        vertices: Vertices | None,
+        choice: VertexChoice,
+        kept: int,
+        dataset: Path,  # noqa: ARG002
+        beside: Sequence[NDArray[Any]],  # noqa: ARG002
+    ) -> VertexFields:
         if vertices is not None:
             self._noted(vertices.artifact.path, vertices_contents(vertices))
         return _StatedFields(vertices, choice, kept, self)
