@@ -258,7 +258,7 @@ class StatedViews(TypedViews):
 
     def packed(self, rows: NDArray[Any], choice: VertexChoice, where: str, vertices: NDArray[np.int64]) -> Tensor:  # noqa: ARG002 - no values
         """See :meth:`TypedViews.packed`: rows of another dtype are converted."""
-        found = torch.from_numpy(rows)
+        found = choice.place.from_numpy(rows)
         for dtype in (choice.place.sum_dtype, choice.place.feature_dtype):
             if found.dtype != dtype:
                 found = self.memory.tensor(rows.shape, dtype)
