@@ -33,6 +33,7 @@ from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.sampling.layers.graph_view import Draw, GraphView, Rows
 from gnnloom.trainer.data.typed_vertices import TypedRows, TypedVertices
+from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Batches
 from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.kernels.dispatch import Unwritten, with_values
@@ -41,6 +42,7 @@ from gnnloom.trainer.loader.typed import TypedViews
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
 from gnnloom.trainer.passes.ranges import CARRIED, SeedsThatFit
 from gnnloom.trainer.passes.ranges import Made as Seeded
+from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.training.rehearsal.rank_rows import DRAWN, NUMBERED, sampled_ranges
 from gnnloom.trainer.training.rehearsal.unread_samples import StatedStoredBatches
 
@@ -258,11 +260,11 @@ class StatedViews(TypedViews):
 
     def packed(self, rows: NDArray[Any], choice: VertexChoice, where: str, vertices: NDArray[np.int64]) -> Tensor:  # noqa: ARG002 - no values
         """See :meth:`TypedViews.packed`: rows of another dtype are converted."""
-        found = choice.place.from_numpy(rows)
-        for dtype in (choice.place.sum_dtype, choice.place.feature_dtype):
-            if found.dtype != dtype:
-                found = self.memory.tensor(rows.shape, dtype)
-        return found
+        place, sums = choice.place, array_dtype(choice.place.sum_dtype)
+        features = as_features(rows if rows.dtype == sums else self.memory.array(rows.shape, sums), "none", place)
+        if features.dtype != place.feature_dtype:
+            features = self.memory.tensor(rows.shape, place.feature_dtype)
+        return features
 
     def _noted(self, path: Path, contents: dict[str, ArrayContent]) -> dict[str, ArrayContent]:
         self._mapped[path] = sum(each.num_bytes for each in contents.values())
