@@ -219,7 +219,8 @@ def union_rows(
                 for each, own in zip(having, pointers, strict=True)
                 if own[end] > own[begin]
             ]
-            repeats = len(parts) > 1 or any(each.matrix.parallel for each in having)
+            # Rows without edges have no parts.
+            repeats = len(parts) > 1 or (bool(parts) and any(each.matrix.parallel for each in having))
             yield _united(start + begin, end - begin, parts, num_vertices, repeats=repeats)
             begin = end
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
@@ -64,8 +64,13 @@ def test_the_union_is_the_relations_however_often_the_stage_is_stopped(
     assert union_graph(dataset, graph, UnionSpec(direction), at_once).artifact.digest == union.artifact.digest
 
 
+#: Parallel edges, and many rows without edges.
+FEW_EDGES = TypedProblem({("user", "knows", "user"): [(0, 0), (0, 0)]}, {"user": list(range(40))}, "drop")
+
+
 @settings(max_examples=examples(8), deadline=None)
 @given(problem=typed_problems())
+@example(problem=FEW_EDGES)
 def test_random_unions(tmp_path_factory: pytest.TempPathFactory, problem: TypedProblem) -> None:
     folder = tmp_path_factory.mktemp("union")
     dataset = Catalog(folder / "catalog").create("g")
