@@ -126,10 +126,10 @@ def work_of(config: TrainConfig) -> ModelWork:
             f" {planned}; `gnnloom train --mode {config.mode.name} --plan` projects memory and disk space"
         )
     if config.model.kind.is_rowwise:
-        command = shell_command("gnnloom", "train", "--model", config.model.name, "--plan")
         raise InputError(
             f"model {config.model.name} does not multiply by the adjacency, so its epochs take the same time on every"
-            f" algorithm and partition; `{command}` projects memory and disk space"
+            f" algorithm and partition; `{shell_command('gnnloom', 'train', '--model', config.model.name, '--plan')}`"
+            " projects memory and disk space"
         )
     work = config.model.work
     if work is None:
