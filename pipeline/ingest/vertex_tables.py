@@ -287,7 +287,9 @@ def is_file(location: str) -> bool:
     return is_local(location) and user_path(location.removeprefix("file://")).is_file()
 
 
-def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, Any]) -> list[str]:
+def check_rows(
+    found: Sequence[Understood], dataset: str, options: Mapping[str, Any], *, stores_data: bool
+) -> list[str]:
     """Refuse a table that would be read as edges if its rows seem to be vertices, unless the user chose the columns.
 
     Returns:
@@ -297,6 +299,7 @@ def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, 
         found: how the files would be read.
         dataset: name of the dataset, for the message.
         options: options of the format that the user gives.
+        stores_data: the format brings vertex data along, which are stored with the edges.
 
     Raises:
         InputError: the message says what the first rows show, and has both commands.
@@ -310,6 +313,8 @@ def check_rows(found: Sequence[Understood], dataset: str, options: Mapping[str, 
         return [note]
     reading = _other_reading(found, options)
     if reading is None:
+        return []
+    if reading.has_edges and stores_data:
         return []
     if reading.has_edges:
         arrays = ", ".join(reading.understood.facts["arrays"])

@@ -499,8 +499,9 @@ class Storing:
                 f"{locations[0]}: the rows have the types of both ends; `{shell_command('--relation', typed)}` instead"
                 " of the file stores a graph with types, and `--columns` with the columns of both ends one without"
             )
-        notes = check_rows(understood, self.name, values)
-        return OpenedSource(edges, bundled_vertices(format_name, locations, values), understood, notes)
+        bundled = bundled_vertices(format_name, locations, values)
+        notes = check_rows(understood, self.name, values, stores_data=bundled is not None)
+        return OpenedSource(edges, bundled, understood, notes)
 
     def store(self, source: OpenedSource | TypedTables) -> tuple[Graph | TypedGraph, list[Vertices], list[str]]:
         """Store a graph and its vertex data, and return them with notes about them.

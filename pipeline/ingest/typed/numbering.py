@@ -312,8 +312,7 @@ def _unknown_key(name: str, key: str, count: int, table: KeyInput, span: SourceR
         f"of type {name}" if name != BY_ROW else "of vertices",
     )
     reason = (
-        f"no table {lists} has {key!r}{more}; add the vertices to a table, or treat such edges"
-        " with `--unknown add` or `--unknown drop`"
+        f"no table {lists} has {key!r}{more}; add the vertices to a table, or give `--unknown add` or `--unknown drop`"
     )
     ends = (0, 1) if len(table.spaces) == 1 else (table.spaces.index(name),)
     finds = getattr(table.source, "id_error", None)

@@ -169,7 +169,7 @@ def open_ends(
         title = f"column {names[ends[0]] if names else ends[0] + 1}"
         own = _columns_option(names or [""] * width, ends, numbered=not names)
         return likely, (
-            f"{file.location}: {title} may have times since 1970; add `{shell_command(*option)}` if it has,"
+            f"{file.location}: {title} may have times since 1970; add `{shell_command(*option)}` if it does,"
             f" and `{shell_command(*own)}` if it has ids"
         )
     # Dates may be the vertices, unless other columns have ids.

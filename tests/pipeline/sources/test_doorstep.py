@@ -19,6 +19,7 @@ from gnnloom.pipeline.sources.reading.files import open_file
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
+from support.ogb_folders import write_ogb_binary_folder
 
 
 @dataclass(frozen=True)
@@ -391,6 +392,16 @@ def test_parquet_without_columns_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({}), tmp_path / "e.parquet")
     for command in (["look"], ["ingest", "g"]):
         assert isinstance(call(tmp_path, *command, str(tmp_path / "e.parquet")).exception, GnnloomError)
+
+
+def test_vertex_data_that_come_along_are_not_called_left_out(tmp_path: Path) -> None:
+    write_ogb_binary_folder(tmp_path / "data")
+    result = call(tmp_path, "ingest", "g", str(tmp_path / "data"), "--workers", "0")
+    assert result.exit_code == 0
+    assert Catalog(tmp_path / "catalog")["g"].vertices().has_feature
+    assert "not stored" not in result.output
+    np.savez(tmp_path / "e.npz", edge_index=np.array([[0, 1, 2], [1, 2, 0]]), x=np.ones((3, 4), np.float32))
+    assert "not stored (feature" in call(tmp_path, "ingest", "n", str(tmp_path / "e.npz"), "--workers", "0").output
 
 
 def test_a_folder_may_have_links_to_its_files(tmp_path: Path) -> None:
