@@ -31,6 +31,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import stream_key
 
 LOGGER = logging.getLogger("gnnloom.pipeline")
@@ -158,7 +159,7 @@ def _reverses(plan: ShufflePlan, total: int) -> tuple[int, bool]:
     with OpenFiles(work) as files:
         parts = [section.read("number") for section in plan.shuffle.rows(work, files).sections(0, 1)]
     numbers = np.concatenate([np.empty(0, np.uint64), *parts])
-    found = 2 * (len(numbers) - len(np.unique(numbers)))
+    found = 2 * (len(numbers) - len(distinct(numbers)))
     return min(round(total * found / max(1, len(numbers))), max(0, total - 1)), len(numbers) == total
 
 

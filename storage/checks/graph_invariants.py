@@ -23,6 +23,7 @@ from gnnloom.storage.artifacts.typed.union import row_entries, union_of, union_r
 from gnnloom.storage.checks.csr_invariants import MatrixPrint, check_csr
 from gnnloom.storage.errors import CorruptError, GnnloomError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.fingerprint import fingerprint_ids
 from gnnloom.storage.wording import counted
 
@@ -224,7 +225,7 @@ def _check_columns(relation: Relation) -> None:
                 raise CorruptError(f"{artifact.path}/{path}: of shape {tuple(shape)}, expected {wanted}")
     for number in range(relation.num_blocks):
         rows = relation.rows(number)
-        if len(np.unique(rows)) < len(rows):
+        if len(distinct(rows)) < len(rows):
             raise CorruptError(f"{artifact.path}/{relation.block_path(number)}/row: two edges have one row")
 
 

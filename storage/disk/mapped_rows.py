@@ -57,29 +57,38 @@ def mapping_of(array: NDArray[Any]) -> mmap.mmap | None:
 
 
 def take_rows(
-    array: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any] | None = None, threads: Executor | None = None
+    array: NDArray[Any],
+    rows: NDArray[np.int64],
+    out: NDArray[Any] | None = None,
+    threads: Executor | None = None,
+    place: NDArray[np.int64] | None = None,
 ) -> NDArray[Any]:
     """Rows of an array, as ``array[rows]`` gives them.
 
     Args:
         array: (num_rows, ...) a mapped array.
         rows: (num_taken,) int64 existing rows; ascending ones cause the fewest requests.
-        out: (num_taken, ...) of any dtype that the values are converted to, to fill and return; None for a new array of
-            the array's dtype.
+        out: of any dtype that the values are converted to, to fill and return; None for a new array of the array's
+            dtype.
+        place: (num_taken,) int64 where each row goes in ``out``; None for all of ``out``, in order.
         threads: ``READERS`` threads that read many rows; None for new ones, whose start takes some milliseconds.
 
     Returns:
-        (num_taken, ...).
+        ``out``, or a new array (num_taken, ...).
     """
     taken = np.empty((len(rows), *array.shape[1:]), array.dtype) if out is None else out
-    if taken.nbytes < _FEW_BYTES:
-        fill_rows(array, rows, taken)
+    if len(rows) * taken[:1].nbytes < _FEW_BYTES:
+        fill_rows(array, rows, taken, place)
         return taken
 
-    def fill(some: NDArray[np.int64], out: NDArray[Any]) -> None:
-        fill_rows(array, some, out)
+    def fill(some: NDArray[np.int64], out: NDArray[Any], place: NDArray[np.int64] | None) -> None:
+        fill_rows(array, some, out, place)
 
-    pieces = np.array_split(rows, READERS), np.array_split(taken, READERS)
+    some = np.array_split(rows, READERS)
+    if place is None:
+        pieces = some, np.array_split(taken, READERS), [None] * READERS
+    else:
+        pieces = some, [taken] * READERS, np.array_split(place, READERS)
     if threads is not None:
         list(threads.map(fill, *pieces))
         return taken

@@ -9,7 +9,6 @@ blocks are read whole, and of the others the pages that have rows. Rows that the
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -43,19 +42,16 @@ class RowWindow:
     rows: NDArray[np.int64]
     values: NDArray[Any]
 
-    def take(self, rows: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """(num_taken, ...) some rows of the window; in ``out``, if it is given, which may have another dtype.
+    def take(self, rows: NDArray[np.int64], out: NDArray[Any], place: NDArray[np.int64] | None = None) -> None:
+        """Copy some rows of the window; for ``out`` and ``place`` see :func:`fill_rows`.
 
         Raises:
             ValueError: the window lacks a row.
         """
-        place = np.searchsorted(self.rows, rows)
-        if len(rows) and not np.array_equal(self.rows.take(place, mode="clip"), rows):
+        found = np.searchsorted(self.rows, rows)
+        if len(rows) and not np.array_equal(self.rows.take(found, mode="clip"), rows):
             raise ValueError(f"a window of {len(self.rows)} rows lacks some of {len(rows)} rows that a batch takes")
-        if out is None:
-            out = np.empty((len(rows), *self.values.shape[1:]), self.values.dtype)
-        fill_rows(self.values, place, out)
-        return out
+        fill_rows(self.values, found, out, place)
 
 
 class RowWindows:
@@ -153,12 +149,8 @@ def block_cost(rows: NDArray[np.int64], row_bytes: int) -> float:
         rows: (num_rows,) int64 numbers of rows, ascending.
     """
     per_block = BLOCK // mmap.PAGESIZE
-    pages = np.unique(rows * row_bytes // mmap.PAGESIZE)
+    pages = rows * row_bytes // mmap.PAGESIZE
+    pages = pages[np.diff(pages, prepend=-1) != 0]
     _, counts = np.unique(pages // per_block, return_counts=True)
     is_dense = counts >= _DENSE * per_block
     return float(counts[~is_dense].sum() + _BLOCK_PAGE * per_block * np.count_nonzero(is_dense))
-
-
-def distinct(lists: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The numbers of some lists, each once, ascending."""
-    return np.unique(np.concatenate([np.empty(0, np.int64), *lists]))

@@ -26,11 +26,19 @@ _ZERO, _ONE = np.uint32(0), np.uint32(1)
 
 @njit(cache=True, nogil=True)
 def widen(
-    array: NDArray[np.uint16], rows: NDArray[np.int64], bits: NDArray[np.uint32], values: NDArray[np.float32]
+    array: NDArray[np.uint16],
+    rows: NDArray[np.int64],
+    bits: NDArray[np.uint32],
+    values: NDArray[np.float32],
+    place: NDArray[np.int64],
 ) -> None:
-    """Fill rows of float32, given as their bits and as values, which share memory, with rows of float16."""
+    """Fill rows of float32, given as their bits and as values, which share memory, with rows of float16.
+
+    Args:
+        place: (num_rows,) int64 where each row goes.
+    """
     for k in range(len(rows)):
-        row, out, has_subnormal = array[rows[k]], bits[k], _ZERO
+        row, out, has_subnormal = array[rows[k]], bits[place[k]], _ZERO
         for column in range(len(out)):
             number = np.uint32(row[column])
             size = number & (_SIGN - _ONE)
@@ -46,4 +54,4 @@ def widen(
                 size = number & (_SIGN - _ONE)
                 if _ZERO < size < _NORMAL:
                     value = np.float32(size) * _SMALLEST
-                    values[k, column] = -value if number & _SIGN else value
+                    values[place[k], column] = -value if number & _SIGN else value

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gnnloom.storage.artifacts.mapped_vertices import map_vertices
 from gnnloom.storage.artifacts.vertices import Vertices
+from gnnloom.storage.disk.converted_rows import fill_rows
 from gnnloom.storage.disk.mapped_rows import READERS, fit_in_pages, read_single_pages, read_whole, take_rows
 from gnnloom.storage.disk.row_buffers import RowBuffers
 from gnnloom.storage.disk.row_windows import NUMBER_BYTES, RowWindow, RowWindows, read_blocks
@@ -92,7 +93,7 @@ class FeatureView(ABC):
         """A reader of the rows of many batches at once; None if reading a batch alone costs as little.
 
         Args:
-            memory: bytes for two windows.
+            memory: bytes for the rows of two windows, and for the numbers of the rows of two more.
         """
         return None
 
@@ -274,8 +275,9 @@ class MappedFeatures(FeatureView):
         self._kept, self._kept_rows = np.append(vertices, -1), rows
 
     def windows(self, memory: int) -> FeatureWindows | None:
-        # One window is in use while the next one is read.
-        most = memory // 2 // (self.row_bytes + NUMBER_BYTES)
+        # One window is in use while the next one is read. Of the window after it, and of the batches that are drawn for
+        # another one, only the numbers of the rows are in memory.
+        most = memory // (2 * self.row_bytes + 4 * NUMBER_BYTES)
         return None if not most or self._fits else MappedWindows(self, most)
 
     def missing(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -301,18 +303,21 @@ class MappedFeatures(FeatureView):
         if self._buffers is not None:
             give_back_unused(rows, self._buffers)
         if len(self._kept) == 1:
-            return self._read(vertices, rows)
-        place = np.searchsorted(self._kept[:-1], vertices)
-        known = self._kept[place] == vertices
-        rows[known] = self._kept_rows[place[known]]
-        rows[~known] = self._read(vertices[~known])
+            self._read(vertices, rows)
+            return rows
+        found = np.searchsorted(self._kept[:-1], vertices)
+        known = self._kept[found] == vertices
+        kept, others = np.flatnonzero(known), np.flatnonzero(~known)
+        fill_rows(self._kept_rows, found[kept], rows, kept)
+        self._read(vertices[others], rows, others)
         return rows
 
-    def _read(self, vertices: NDArray[np.int64], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """(num_read, num_features) rows that are not kept; for ``out`` see :func:`take_rows`."""
+    def _read(self, vertices: NDArray[np.int64], out: NDArray[Any], place: NDArray[np.int64] | None = None) -> None:
+        """Read rows that are not kept; for ``out`` and ``place`` see :func:`fill_rows`."""
         if self.window is None:
-            return take_rows(self._stored, vertices, out, self._readers())
-        return self.window.take(vertices, out)
+            take_rows(self._stored, vertices, out, self._readers(), place)
+        else:
+            self.window.take(vertices, out, place)
 
     def _readers(self) -> ThreadPoolExecutor:
         """Threads of this process that read rows: a forked process has none of its parent's threads."""

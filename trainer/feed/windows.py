@@ -1,8 +1,8 @@
 """Draws windows of batches ahead of their use, and reads the features of all batches of a window together.
 
 A batch depends on its number only, so drawing ahead changes nothing. Batches are drawn twice, for the rows of their
-window and for their use, as the drawn edges of a window would take more memory than its rows. The next window is drawn
-and read while the batches of the current one are used.
+window and for their use, as the drawn edges of a window would take more memory than its rows. While the batches of a
+window are used, the next window is read, and the one after it is drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnloom.storage.disk.row_windows import block_cost, distinct, pages_of_rows
+from gnnloom.storage.disk.row_windows import block_cost, pages_of_rows
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.sampling.ahead import prepare_ahead
 from gnnloom.trainer.feed.feature_view import FeatureView, FeatureWindows
 
@@ -49,16 +50,13 @@ class _Window:
         self._join()
         return self._found
 
-    def read(self) -> FeatureView:
-        return self._windows.read(self.rows)
-
     def _join(self) -> None:
-        self._found, self._more = distinct([self._found, *self._more]), []
+        self._found, self._more = distinct(np.concatenate([self._found, *self._more]), overwrite=True), []
         self._count = len(self._found)
 
 
-class WindowedBatches:
-    """Reads windows of the batches that an iterator gives; a window has all batches that fit."""
+class _WindowedBatches:
+    """Windows of the batches that an iterator gives; a window has all batches that fit."""
 
     def __init__(self, drawn: Iterator[Drawn], windows: Mapping[str, FeatureWindows]) -> None:
         """Read nothing yet.
@@ -74,10 +72,10 @@ class WindowedBatches:
         """Let the window that is being drawn end with the current batch."""
         self._stopped = True
 
-    def read(self) -> tuple[list[int], dict[str, FeatureView]]:
-        """The numbers of the next batches, and views of their features; no numbers at the end.
+    def collect(self) -> tuple[list[int], dict[str, NDArray[np.int64]]]:
+        """The numbers of the next batches, and the rows of their window by type; no numbers at the end.
 
-        A batch whose rows do not fit in a window comes alone, without views.
+        A batch whose rows do not fit in a window comes alone, without rows.
         """
         numbers, parts = list[int](), {name: _Window(each) for name, each in self._windows.items()}
         while not self._stopped:
@@ -95,7 +93,11 @@ class WindowedBatches:
             for name, part in parts.items():
                 part.add(needed[name])
             numbers.append(number)
-        return numbers, {} if self._stopped else {name: part.read() for name, part in parts.items()}
+        return numbers, {name: part.rows for name, part in parts.items()}
+
+    def read(self, rows: Mapping[str, NDArray[np.int64]]) -> dict[str, FeatureView]:
+        """Views of the features of a window."""
+        return {} if self._stopped else {name: self._windows[name].read(each) for name, each in rows.items()}
 
 
 def pages_read(
@@ -142,12 +144,21 @@ def in_windows(
 
     Args:
         drawn: the numbers of the batches, and the vertices whose features they read; closed at the end.
-        windows: see :class:`WindowedBatches`.
+        windows: the views whose rows are read in windows, by the types of their vertices.
         make: makes the result of a batch, with the views of its window if there are any; several threads may call it.
         threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
     """
-    reader = WindowedBatches(drawn, windows)
-    with closing(drawn), closing(prepare_ahead(lambda _: reader.read(), repeat(None), min(threads, 1), 1)) as ready:
+    reader, one = _WindowedBatches(drawn, windows), min(threads, 1)
+    collected = prepare_ahead(lambda _: reader.collect(), repeat(None), one, 1)
+
+    def read(numbers: list[int], rows: Mapping[str, NDArray[np.int64]]) -> tuple[list[int], dict[str, FeatureView]]:
+        return numbers, reader.read(rows)
+
+    with (
+        closing(drawn),
+        closing(collected),
+        closing(prepare_ahead(lambda _: read(*next(collected)), repeat(None), one, 1)) as ready,
+    ):
         try:
             for numbers, views in ready:
                 if not numbers:

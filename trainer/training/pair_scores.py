@@ -19,6 +19,7 @@ from gnnloom.storage.disk.own_folder import own_folder
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.format.arrays import ArrayReader
 from gnnloom.storage.format.memory_map import RecordedArray, map_copy
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.runs.checkpoint import StoredCheckpoint, checkpoint_epochs, read_checkpoint
 from gnnloom.storage.runs.predictions import Predictions
 from gnnloom.storage.runs.run import Run
@@ -192,7 +193,7 @@ class PairScorer(PairModel):
         for start in range(0, len(given), _PAIRS):
             some = given[start : start + _PAIRS]
             found[start : start + _PAIRS] = self._scores(some)
-        self.copy.check(np.unique(given))
+        self.copy.check(distinct(given))
         return found
 
     def _scores(self, pairs: NDArray[np.int64]) -> NDArray[Any]:

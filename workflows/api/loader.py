@@ -15,6 +15,7 @@ from gnnloom.storage.artifacts.links import PAIR, Links
 from gnnloom.storage.artifacts.samples import StoredSamples
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import LABELS
+from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.layers.options import check_neighbor_options, joint_relations
 from gnnloom.storage.wording import counted
@@ -422,7 +423,7 @@ def _seeds(given: Any, num_vertices: int) -> NDArray[np.int64]:
             f"vertices: expected numbers of vertices or a mask of {num_vertices:,}, found {array.dtype} of shape"
             f" {array.shape}"
         )
-    seeds = np.unique(array.astype(np.int64))
+    seeds = distinct(array.astype(np.int64), overwrite=True)
     if not len(seeds) or len(seeds) != len(array) or seeds[0] < 0 or seeds[-1] >= num_vertices:
         raise InputError(f"vertices: expected one or more different numbers from 0 to {num_vertices - 1:,}")
     return seeds

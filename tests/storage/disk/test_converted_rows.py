@@ -55,5 +55,21 @@ def test_several_threads_and_windows_convert_as_well() -> None:
         assert take_rows(HALVES, rows, out, threads) is out
     np.testing.assert_array_equal(out, HALVES[rows].astype(np.float32))
     window = RowWindow(np.arange(10, 266), HALVES)
-    np.testing.assert_array_equal(window.take(ROWS + 10, np.zeros((200, 256), np.float32)), HALVES[ROWS])
-    assert window.take(ROWS + 10).dtype == np.float16
+    window.take(ROWS + 10, taken := np.zeros((200, 256), np.float32))
+    np.testing.assert_array_equal(taken, HALVES[ROWS])
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"), [(np.float16, np.float32), (np.float32, np.float32), (np.uint8, np.float64)]
+)
+def test_rows_go_to_their_places_and_others_stay(stored: type[Any], wanted: type[Any]) -> None:
+    rng = np.random.default_rng(6)
+    given = rng.integers(0, 200, (256, 700)).astype(stored)
+    rows, place = rng.integers(0, 256, 5_000), rng.permutation(6_000)[:5_000]
+    expected = np.full((6_000, 700), 3, wanted)
+    expected[place] = given[rows]
+    with ThreadPoolExecutor(2) as threads:
+        for fill in (fill_rows, lambda array, rows, out, place: take_rows(array, rows, out, threads, place)):
+            out = np.full((6_000, 700), 3, wanted)
+            fill(given, rows, out, place)
+            np.testing.assert_array_equal(out, expected)
