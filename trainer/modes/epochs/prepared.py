@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -102,18 +103,22 @@ class PreparedMode(Mode):
         alone: a grid with only this rank, for losses of its own rows.
     """
 
-    features: FeatureView
-    batches: Batches[Prepared]
-
     def __init__(self, context: ModeContext) -> None:
-        super().__init__(context)
-        self.alone = ProcessGrid(context.operator.grid.group(()), {AXIS: 1}, context.place)
+        """Open the batches, and begin to prepare them. Collective.
 
-    def _begin(self) -> None:
-        """Begin to prepare batches. Communicates nothing."""
-        options = self.context.options
+        Raises:
+            CollectiveError: see the mode's :meth:`_open`.
+        """
+        super().__init__(context)
+        options = context.options
+        self.alone = ProcessGrid(context.operator.grid.group(()), {AXIS: 1}, context.place)
+        self.batches, self.features = context.feed.open(self._open)
         ready = self.batches.of_all(self._numbers(), options["sampler_threads"], options["pool"])
-        self._ready = awaited(ready, self.context.comm.traffic)
+        self._ready = awaited(ready, context.comm.traffic)
+
+    @abstractmethod
+    def _open(self) -> tuple[Batches[Prepared], FeatureView]:
+        """Open the data of the batches; returns their maker and the view of their features. Collective."""
 
     def _numbers(self) -> Iterator[int]:
         """The batches of this rank among the batches of all epochs, in the order of training."""
