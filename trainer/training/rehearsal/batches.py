@@ -164,14 +164,15 @@ class StatedBatches(Batches[Any], Feed):
         else:
             self.sizes = sizes_of(context, stated, rows, self._pairs)
             ahead = self.sizes.most_others(options["pool"], threads)
-        # Every rank has a batch in the first step.
-        self.num_batches, self.batch_size = context.comm.size, int(self.sizes.rows[-1])
+        # Every loss has terms, also of a rank without vertices, and every rank has a batch in the first step.
+        self._num_rows = [max(1, int(each)) for each in self.sizes.rows]
+        self.num_batches, self.batch_size = context.comm.size, self._num_rows[-1]
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
         drawn = (NUMBERED * self.sizes.rows[0] + DRAWN * max(self.sizes.nonzeros)) * max(1, threads)
         kept = self.sizes.kept_bytes + (0 if samples else drawn)
         self._kept = memory.array((round(kept),), np.dtype(np.uint8))
         # Without memory of its own: only its length counts.
-        self._vertices = np.broadcast_to(np.int64(0), int(self.sizes.rows[0]))
+        self._vertices = np.broadcast_to(np.int64(0), self._num_rows[0])
         self._features = StatedFeatures(context, self.sizes, memory)
         self.ahead = [(self._structure(), self._features.ahead(self._vertices)) for _ in range(ahead)]
 
@@ -250,12 +251,12 @@ class StatedBatches(Batches[Any], Feed):
     def _structure(self) -> LayeredBatch | SampledRows | RowsOnly:
         """A batch without its features and labels."""
         if isinstance(self._context.given, StepInputs):
-            return RowsOnly(self._alone, np.zeros(int(self.sizes.rows[0]), np.int64))
+            return RowsOnly(self._alone, np.zeros(self.batch_size, np.int64))
         return self._layered() if self.sizes.is_layered else self._one_matrix()
 
     def _one_matrix(self) -> SampledRows:
         context, sizes = self._context, self.sizes
-        count, received = int(sizes.rows[0]), int(sizes.received)
+        count, received = self._num_rows[0], int(sizes.received)
         grid, offsets, nonzeros = self._alone, np.zeros(2, np.int64), sizes.nonzeros[0]
         if received:
             grid, offsets = context.operator.grid, even_offsets(context.comm.size + 1, received)
@@ -281,8 +282,7 @@ class StatedBatches(Batches[Any], Feed):
         Args:
             seeds: vertices whose positions among the seeds the loss looks up, ascending.
         """
-        sizes = self.sizes
-        rows = [int(each) for each in sizes.rows]
+        sizes, rows = self.sizes, self._num_rows
         if self._context.model.takes_edges:
             graph = self._weighted(edges_alike(rows, [round(each) for each in sizes.nonzeros], round(sizes.loops)))
             # Neighbors are drawn once, so that the layers have the leading rows of the same graph.
@@ -293,7 +293,7 @@ class StatedBatches(Batches[Any], Feed):
                 for (before, after), each in zip(pairwise(rows), sizes.nonzeros, strict=True)
             )
         # In another epoch, a batch may have more seeds than the counted batches: the last row stands for the others.
-        known, vertices = seeds[: max(0, rows[-1] - 1)], np.full(rows[0], np.iinfo(np.int64).max)
+        known, vertices = seeds[: rows[-1] - 1], np.full(rows[0], np.iinfo(np.int64).max)
         vertices[: len(known)] = known
         return LayeredBatch(vertices, blocks, np.zeros(rows[0], np.int64), np.ones(rows[0]))
 

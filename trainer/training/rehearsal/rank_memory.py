@@ -1,9 +1,9 @@
 """Forecasts the memory of a training run: rehearses some epochs on arrays without values, one rank at a time.
 
-A rehearsed epoch runs the code of a real one: operator, model, loss, optimizer, metrics and the copy of a checkpoint
-take and give back their memory in the same order. It reads no entry of the shards, computes no product, sends no
-message and touches no large array, so it takes a fraction of a second, once torch is imported, and some bytes per
-vertex of a rank.
+A rehearsed epoch runs the code of a real one: mode, operator, model, loss, optimizer, metrics and the copy of a
+checkpoint take and give back their memory in the same order. It reads no entry of the shards, draws no batch, computes
+no product, sends no message and touches no large array, so it takes a fraction of a second, once torch is imported, and
+some bytes per vertex of a rank.
 """
 
 from __future__ import annotations
