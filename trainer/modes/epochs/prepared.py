@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -33,10 +34,11 @@ def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generato
     with closing(batches):
         while True:
             with traffic.timing(SAMPLING):
-                batch = next(batches, None)
-            if batch is None:
+                ready = list(islice(batches, 1))
+            if not ready:
                 return
-            yield batch
+            # Not bound to a name here, so that the batch is freed once the mode drops it.
+            yield ready.pop()
 
 
 def take_steps(

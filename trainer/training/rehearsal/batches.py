@@ -200,9 +200,8 @@ class StatedBatches(Batches[Any], Feed):
         yield self.prepare(epoch, numbers[0])
 
     def of_all(self, numbers: Iterable[int], threads: int, pool: int) -> Generator[Any, None, None]:  # noqa: ARG002 - one batch
-        batch = self.prepare(0, 0)
         while True:
-            yield batch
+            yield self.prepare(0, 0)
 
     def scores(self, computed: object) -> Tensor:  # noqa: ARG002 - nothing is read
         """Take the memory of an evaluation from disk; returns scores without values."""
