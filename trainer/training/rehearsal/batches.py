@@ -81,7 +81,7 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     return sizes, (1 + reads_ahead) * len(rows) - 1
 
 
-def sizes_of(context: ModeContext, stated: StatedSizes, rows: RankRows, pairs: RankPairs | None) -> BatchSizes:
+def drawn_sizes(context: ModeContext, stated: StatedSizes, rows: RankRows, pairs: RankPairs | None) -> BatchSizes:
     """The sizes of a rank's batches, from the mode's statement, for pairs about their number of seeds."""
     num_layers = context.model.num_layers
     if pairs is None:
@@ -162,7 +162,7 @@ class StatedBatches(Batches[Any], Feed):
         if samples is not None and samples.num_batches[rank]:
             self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=threads > 0)
         else:
-            self.sizes = sizes_of(context, stated, rows, self._pairs)
+            self.sizes = drawn_sizes(context, stated, rows, self._pairs)
             ahead = self.sizes.most_others(options["pool"], threads)
         # Every loss has terms, also of a rank without vertices, and every rank has a batch in the first step.
         self._num_rows = [max(1, int(each)) for each in self.sizes.rows]
