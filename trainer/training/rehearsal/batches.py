@@ -174,7 +174,8 @@ class StatedBatches(Batches[Any], Feed):
         # Without memory of its own: only its length counts.
         self._vertices = np.broadcast_to(np.int64(0), self._num_rows[0])
         self._features = StatedFeatures(context, self.sizes, memory)
-        self.ahead = [(self._structure(), self._features.ahead(self._vertices)) for _ in range(ahead)]
+        # A run loads the operator of the batch in use only. The others are a margin for memory that threads keep.
+        self.ahead = [(self._operator(), self._features.ahead(self._vertices)) for _ in range(ahead)]
 
     def open(self, opened: object) -> tuple[Batches[Any], FeatureView]:  # noqa: ARG002 - nothing is read
         return self, self._features
@@ -183,18 +184,18 @@ class StatedBatches(Batches[Any], Feed):
         feature = self._features.ahead(self._vertices)
         if self._pairs is not None:
             seeds = self._pairs.begin(epoch)(0)
-            return Batch(self._layered(seeds.vertices), seeds.pairs, feature)
+            return Batch(self._layered(seeds.vertices).batch, seeds.pairs, feature)
         # All vertices of the batch are in the training split.
         place, label = self._context.place, self._context.labels.label
         split = place.lasting((self.batch_size,), torch.uint8).fill_(SPLIT["train"])
         labels = Labels(place.lasting((self.batch_size, *label.shape[1:]), label.dtype), split)
-        structure = self._structure()
-        if isinstance(structure, LayeredBatch):
-            return Batch(structure, labels.label, feature)
-        loss = self._context.vertex_objective.loss(structure.layout(self._context.model.num_layers), labels)
+        operator = self._operator()
+        if isinstance(operator, LayeredOperator):
+            return Batch(operator.batch, labels.label, feature)
+        loss = self._context.vertex_objective.loss(operator.layout(self._context.model.num_layers), labels)
         # The weights of classes have no values.
         loss.num_terms = 1.0
-        return Prepared(number, self._vertices, structure, feature, loss)
+        return Prepared(number, self._vertices, operator, feature, loss)
 
     def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Any, None, None]:  # noqa: ARG002 - one batch
         yield self.prepare(epoch, numbers[0])
@@ -247,8 +248,8 @@ class StatedBatches(Batches[Any], Feed):
         measured = context.labels.split if context.measured is None else context.measured
         return stated_bytes(context.model, context.source, rows, len(measured))
 
-    def _structure(self) -> LayeredBatch | SampledRows | RowsOnly:
-        """A batch without its features and labels."""
+    def _operator(self) -> LayeredOperator | SampledRows | RowsOnly:
+        """The products of a batch."""
         if isinstance(self._context.given, StepInputs):
             return RowsOnly(self._alone, np.zeros(self.batch_size, np.int64))
         return self._layered() if self.sizes.is_layered else self._one_matrix()
@@ -275,14 +276,14 @@ class StatedBatches(Batches[Any], Feed):
         given = BatchRows(np.zeros(count, np.int64), matrix, transpose, Scaling(factors, factors))
         return SampledRows(grid, given, multiplies=type(context.model).multiplies)
 
-    def _layered(self, seeds: Sequence[int] | NDArray[np.int64] = ()) -> LayeredBatch:
-        """A layered batch.
+    def _layered(self, seeds: Sequence[int] | NDArray[np.int64] = ()) -> LayeredOperator:
+        """The products of a layered batch.
 
         Args:
             seeds: vertices whose positions among the seeds the loss looks up, ascending.
         """
-        sizes, rows = self.sizes, self._num_rows
-        if self._context.model.takes_edges:
+        context, sizes, rows = self._context, self.sizes, self._num_rows
+        if context.model.takes_edges:
             graph = self._weighted(edges_alike(rows, [round(each) for each in sizes.nonzeros], round(sizes.loops)))
             # Neighbors are drawn once, so that the layers have the leading rows of the same graph.
             blocks = tuple(_leading(graph, count, width) for width, count in pairwise(rows))
@@ -294,7 +295,9 @@ class StatedBatches(Batches[Any], Feed):
         # In another epoch, a batch may have more seeds than the counted batches: the last row stands for the others.
         known, vertices = seeds[: rows[-1] - 1], np.full(rows[0], np.iinfo(np.int64).max)
         vertices[: len(known)] = known
-        return LayeredBatch(vertices, blocks, np.zeros(rows[0], np.int64), np.ones(rows[0]))
+        operator = LayeredOperator(context.comm, context.model.num_layers, context.normalization, context.place)
+        operator.load(LayeredBatch(vertices, blocks, np.zeros(rows[0], np.int64), np.ones(rows[0])))
+        return operator
 
     def _csr(self, num_rows: int, num_columns: int, nonzeros: float, loops: float = 0.0) -> CSR:
         if self._context.model.takes_edges:
