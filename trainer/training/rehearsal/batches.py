@@ -262,14 +262,8 @@ class StatedBatches(Batches[Any], Feed):
             grid, offsets = context.operator.grid, even_offsets(context.comm.size + 1, received)
         halo = nonzeros * received / max(1, count + received)
         rows = self._memory.array((received,), np.dtype(np.int64))
-        matrix = ShardMatrix(
-            self._csr(count, count, nonzeros - halo, sizes.loops),
-            self._csr(count, received, halo),
-            rows,
-            offsets,
-            rows,
-            offsets,
-        )
+        own = self._csr(count, count, nonzeros - halo, sizes.loops)
+        matrix = ShardMatrix(own, self._csr(count, received, halo), rows, offsets, rows, offsets)
         same = context.shards.symmetric and not context.options.get("presamples")
         transpose = matrix if same else replace(matrix, own=self._csr(count, count, nonzeros - halo))
         factors = context.place.lasting((count,), context.place.sum_dtype)
