@@ -42,9 +42,10 @@ def _prepared(
         pending: deque[Future[Batch]] = deque(executor.submit(prepare, at) for at in islice(places, pool))
         try:
             while pending:
-                batch = pending.popleft().result()
+                ready = [pending.popleft().result()]
                 pending.extend(executor.submit(prepare, at) for at in islice(places, 1))
-                yield batch
+                # Not bound to a name here, so that the batch is freed once its user drops it.
+                yield ready.pop()
         finally:
             # A consumer that stops early, or fails, waits only for the batches that are being prepared.
             for future in pending:

@@ -131,7 +131,7 @@ class Batches(ABC, Generic[Made]):
             numbers: of the batches, ascending.
             threads, pool: see :func:`gnnloom.storage.sampling.ahead.prepare_ahead`.
         """
-        return _ahead(lambda number: self.prepare(epoch, number), numbers, threads, pool)
+        return prepare_ahead(lambda number: self.prepare(epoch, number), numbers, threads, pool)
 
     def of_all(self, numbers: Iterable[int], threads: int, pool: int) -> Generator[Made, None, None]:
         """Batches of several epochs, in order. Threads prepare the first ones of an epoch before the last one ends.
@@ -146,13 +146,6 @@ class Batches(ABC, Generic[Made]):
     def is_last_whole(self) -> bool:
         """Whether the last batch of an epoch is as large as the other batches."""
         return self.num_examples % self.batch_size == 0
-
-
-def _ahead(
-    prepare: Callable[[int], Made], numbers: Sequence[int], threads: int, pool: int
-) -> Generator[Made, None, None]:
-    with closing(prepare_ahead(prepare, numbers, threads, pool)) as prepared:
-        yield from prepared
 
 
 class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
@@ -190,8 +183,10 @@ class NeighborBatches(Batches[Made], Generic[Drawing, Made]):
         found = {name: view.windows(share) for name, view in self._features.items()}
         windows = {name: each for name, each in found.items() if each is not None}
         if not windows:
-            return _ahead(lambda number: self._make(self._draw(epoch, number, seeds)), numbers, threads, pool)
-        drawn = _ahead(lambda number: (number, self._draw(epoch, number, seeds).vertices), numbers, threads, pool)
+            return prepare_ahead(lambda number: self._make(self._draw(epoch, number, seeds)), numbers, threads, pool)
+        drawn = prepare_ahead(
+            lambda number: (number, self._draw(epoch, number, seeds).vertices), numbers, threads, pool
+        )
 
         def make(number: int, views: Mapping[str, FeatureView]) -> Made:
             drawn = self._draw(epoch, number, seeds)

@@ -316,7 +316,8 @@ def performed() -> AbstractContextManager[object]:
 class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is active, torch's operations on large tensors return results of the right shapes at once.
 
-    Small results are zeros. Operations on whole numbers with values are performed, see :func:`with_values`.
+    Small results are zeros, except the sum of all numbers, which is 1. Operations on whole numbers with values are
+    performed, see :func:`with_values`.
     """
 
     def __init__(self, memory: Unwritten) -> None:
@@ -368,7 +369,9 @@ class Unperformed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         dtype = result_dtype(function, given)
         if not large and math.prod(shape) * dtype.itemsize < SMALL:
             return function(*args, **(kwargs or {}))
-        return self.memory.tensor(shape, dtype)
+        found = self.memory.tensor(shape, dtype)
+        # The number of terms of a loss is such a sum, and a mode leaves out a step without terms.
+        return found.fill_(1) if function.overloadpacket is _ATEN.sum and not shape else found
 
     def _counts(self, operands: Sequence[Tensor], large: Sequence[Tensor]) -> bool:
         """Whether all operands are whole numbers, and the large ones have values."""

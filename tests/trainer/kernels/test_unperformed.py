@@ -41,13 +41,17 @@ def test_large_results_have_their_shapes_and_large_operands_keep_their_values() 
         given.mul_(3)
         torch.add(given, given, out=given)
         wide, sums, mean = given.double(), given.sum(0), given.mean()
+        totals = given.sum(), (given > 9).sum(), given.sum(dtype=torch.float64)
         found, half = (given > 9).nonzero(), given[: ROWS // 2]
     assert (product.shape, product.dtype) == ((ROWS, 5), torch.float32)
     assert (wide.shape, wide.dtype) == ((ROWS, DIM), torch.float64)
     assert torch.equal(given, _given())
-    # Small results are zeros, whatever they would be.
+    # Small results are zeros, whatever they would be, but a step is not left out for lack of terms.
     assert torch.equal(sums, torch.zeros(DIM))
     assert float(mean) == 0
+    assert [(float(each), each.dtype) for each in totals] == [
+        (1, torch.float32), (1, torch.int64), (1, torch.float64)
+    ]  # fmt: skip
     assert found.shape == (ROWS * DIM, 2)
     assert half.data_ptr() == given.data_ptr()
 

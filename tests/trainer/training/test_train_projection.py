@@ -31,6 +31,9 @@ from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.models.registry import MODELS
+from gnnloom.trainer.modes.epochs.mode import Mode
+from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
+from gnnloom.trainer.modes.epochs.prepared import PreparedMode
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from support.covering import few_of
@@ -428,6 +431,30 @@ def test_rows_need_memory_for_their_batches_and_none_for_the_adjacency(small: Ca
     nonzeros = sum(shards.record(f"row/00000/{side}/indices").shape[0] for side in ("own", "halo"))
     for found in (usual, project(small, model="mlp")):
         assert found.adjacency_memory < whole.adjacency_memory - 4 * nonzeros
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "step"),
+    [
+        ({"mode": "neighbor", "fanout": (2, 2, 2)}, NeighborMode, "_step"),
+        ({"mode": "subgraph", "sampler": "vertex"}, PreparedMode, "_train_batch"),
+        ({"mode": "minibatch"}, PreparedMode, "_train_batch"),
+        ({"mode": "rows", "model": "mlp", "steps": (0,)}, PreparedMode, "_train_batch"),
+    ],
+    ids=("neighbor", "subgraph", "minibatch", "rows"),
+)
+def test_a_plan_takes_the_steps_of_the_mode(
+    small: Catalog, mode: dict[str, Any], kind: type[Mode], step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed: dict[str, Any] = {"batch_size": 50, "final_eval": False, "eval_every": 0, **mode}
+    usual, own, kept = project(small, **fixed), getattr(kind, step), 8 << 20
+
+    def larger(*given: Any) -> Any:
+        beside = np.empty(kept, np.uint8)
+        return own(*given), len(beside)
+
+    monkeypatch.setattr(kind, step, lambda *given: larger(*given)[0])
+    assert project(small, **fixed).peak_memory[0] > usual.peak_memory[0] + kept // 2
 
 
 @pytest.mark.slow

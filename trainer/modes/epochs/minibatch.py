@@ -13,10 +13,10 @@ from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_share import EpochShare
-from gnnloom.trainer.feed.batches import DividedBatches
+from gnnloom.trainer.feed.batches import Batches, DividedBatches
+from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.models.networks.gat import NeighborOperator
-from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory
 from gnnloom.trainer.operators.halo import ExchangedRows
 from gnnloom.trainer.operators.p2p import SampledRows
@@ -29,13 +29,13 @@ class MinibatchMode(PreparedMode):
     Losses depend on the number of ranks only through rounding.
     """
 
-    def __init__(self, context: ModeContext) -> None:
-        """Begin to prepare batches. Collective.
+    def _open(self) -> tuple[Batches[Prepared], FeatureView]:
+        """Read the rows that a batch is restricted from. Collective.
 
         Raises:
             CollectiveError: the transpose of a directed graph cannot be read.
         """
-        super().__init__(context)
+        context = self.context
         operator: NeighborOperator = context.operator  # type: ignore[assignment]
         self._whole, self._rows = context.operator, operator.neighbors(0).matrix
         self._transpose = together(context.comm, self._read_transpose)
@@ -44,11 +44,10 @@ class MinibatchMode(PreparedMode):
             exchanged = ExchangedRows(f"{rows.shards.artifact.path}/{rows.prefix}", vertex, context.comm, context.place)
             exchanged.add(self._transpose)
             exchanged.agree()
-        # The exchange of halos returns what other ranks add to the gradients of a rank's rows.
-        self.features = features_in_memory(context, None)
         size = context.options["batch_size"]
-        self.batches = DividedBatches(context.shards.num_vertices, size, self._divide, self._restricted)
-        self._begin()
+        batches = DividedBatches(context.shards.num_vertices, size, self._divide, self._restricted)
+        # The exchange of halos returns what other ranks add to the gradients of a rank's rows.
+        return batches, features_in_memory(context, None)
 
     def _read_transpose(self) -> ShardMatrix[CSR]:
         """This rank's rows of the transpose, which determine its send lists; the adjacency's rows if both are equal."""
@@ -73,7 +72,7 @@ class MinibatchMode(PreparedMode):
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
         total = 0.0
-        for _ in range(self.batches.num_batches):
+        for _ in self.context.place.steps(range(self.batches.num_batches)):
             share = next(self._ready)
             # A batch without training vertices has no gradient on any rank.
             if terms := self._terms(share):

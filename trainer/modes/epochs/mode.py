@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,23 @@ from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 if TYPE_CHECKING:
     from gnnloom.trainer.data.open_shards import RunData
 
+    # It imports numba, which a job on the whole graph need not load.
+    from gnnloom.trainer.feed.batches import Batches
+
+Made = TypeVar("Made")
+
+
+class Feed:
+    """Opens the batches of a mode and their features, and evaluates from disk; the forecast of memory states both."""
+
+    def open(self, opened: Callable[[], tuple[Batches[Made], FeatureView]]) -> tuple[Batches[Made], FeatureView]:
+        """The maker of a mode's batches and the view of their features, from a function that opens both. Collective."""
+        return opened()
+
+    def scores(self, computed: Callable[[], Tensor]) -> Tensor:
+        """The scores of an evaluation that reads features from disk; see :meth:`Mode.scores`. Collective."""
+        return computed()
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModeContext:
@@ -50,6 +67,7 @@ class ModeContext:
         counter: counts the bytes that this rank reads.
         source: what an evaluation from disk reads.
         measured: (num_measured,) int64 rows of the output whose scores metrics read, ascending; None for all.
+        feed: opens the batches of the mode.
     """
 
     options: Mapping[str, Any]
@@ -70,6 +88,7 @@ class ModeContext:
     counter: ReadCounter
     source: Source
     measured: Tensor | None = None
+    feed: Feed = field(default_factory=Feed)
 
     @property
     def learned(self) -> PartialParameter | None:

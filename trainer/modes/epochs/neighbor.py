@@ -62,16 +62,15 @@ class NeighborMode(Mode):
         comm = context.comm
         self._fanouts = together(comm, lambda: _checked(context))
         self._operator = LayeredOperator(comm, len(self._fanouts), context.normalization, context.place)
-        self._own = LocalNumbers.of(context.operator.layout(0).vertex)
-        self._pairs: RankPairs | None = None
-        #: The view from which steps get features.
-        self._features: FeatureView = PackedFeatures(context.inputs.value[:0])
+        self._pairs = RankPairs.of(context)
         samples = context.given.samples
-        self._batches = self._drawn() if samples is None else together(comm, lambda: self._stored(samples))
+        self._batches, self._features = context.feed.open(
+            self._drawn if samples is None else lambda: together(comm, lambda: self._stored(samples))
+        )
         self._num_steps = int(comm.gather_numbers([self._batches.num_batches]).max())
 
-    def _stored(self, samples: Samples) -> Batches[Batch]:
-        """Stored batches."""
+    def _stored(self, samples: Samples) -> tuple[Batches[Batch], FeatureView]:
+        """Stored batches, which have their features."""
         context, place = self.context, self.context.place
 
         def make(stored: StoredBatch[LayeredBatch]) -> Batch:
@@ -80,15 +79,15 @@ class NeighborMode(Mode):
 
         found = StoredBatches(samples, context.comm.rank, make, counter=context.counter)
         # Read before the first step, because every batch has frequent vertices.
-        _ = found.hot_features
-        return found
+        found.begin()
+        return found, PackedFeatures(context.inputs.value[:0])
 
-    def _drawn(self) -> Batches[Batch]:
+    def _drawn(self) -> tuple[Batches[Batch], FeatureView]:
         """Batches that are drawn during training. Collective."""
         context, comm = self.context, self.context.comm
         graph, owner = together(comm, lambda: map_graph(context.source))
-        features = self._features = together(comm, lambda: self._view(graph, owner))
-        self._pairs = RankPairs.of(context)
+        features = together(comm, lambda: self._view(graph, owner))
+        own = LocalNumbers.of(context.operator.layout(0).vertex)
         drawn = {name: context.options[name] for name in SAMPLER_OPTIONS}
         sampler = NeighborSampler(graph, context.seed, self._fanouts, **drawn)
         seeds = self._seeds()
@@ -96,10 +95,12 @@ class NeighborMode(Mode):
 
         def make(drawn: Drawn[Sample]) -> Batch:
             rows = layered_batch(graph, drawn.sample, drawn.excluded)
-            examples = self._label(rows) if drawn.pairs is None else drawn.pairs
+            examples = drawn.pairs
+            if examples is None:
+                examples = context.labels.at(own(rows.seeds), context.place).label
             return Batch(rows, examples, drawn.features[ONLY_TYPE].ahead(rows.vertices))
 
-        return NeighborBatches(sampler, self._pairs or seeds, make, {ONLY_TYPE: features}, in_windows)
+        return NeighborBatches(sampler, self._pairs or seeds, make, {ONLY_TYPE: features}, in_windows), features
 
     def _keep_rows(self, features: FeatureView, sampler: NeighborSampler, seeds: VertexSeeds) -> int:
         """Keep frequent rows in memory; returns the number of bytes left for windows of batches. Collective."""
@@ -144,10 +145,6 @@ class NeighborMode(Mode):
         training = np.sort(context.operator.layout(0).vertex[known])
         return VertexSeeds(training, context.options["batch_size"], context.seed)
 
-    def _label(self, rows: LayeredBatch) -> Tensor:
-        found: Labels = self.context.labels.at(self._own(rows.seeds), self.context.place)
-        return found.label
-
     def _nothing(self) -> Batch:
         """A batch without vertices, for steps in which only other ranks have a batch."""
         rows, pairs = empty_batch(len(self._fanouts)), self._pairs
@@ -168,14 +165,20 @@ class NeighborMode(Mode):
 
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; from disk if the features of the batches are on disk."""
-        context = self.context
+        context, measured = self.context, self.context.measured
         if not isinstance(context.given, BatchInputs):
             return super().scores()
-        measured = context.measured
+        # A model that takes edges has its own passes, also from disk.
+        if not context.model.takes_edges:
+            return context.feed.scores(self._from_disk)
+        scores = super().scores()
+        return scores if measured is None else scores[measured]
+
+    def _from_disk(self) -> Tensor:
+        """The scores of the measured rows, layer by layer. Collective."""
+        context, measured = self.context, self.context.measured
         if not can_stream(context.model):
-            # A model that takes edges has its own passes, also from disk.
-            of_edges = context.model.takes_edges
-            scores = super().scores() if of_edges else layerwise_scores(context.model, context.source)
+            scores = layerwise_scores(context.model, context.source)
             return scores if measured is None else scores[measured]
         known_seconds = None if self.evaluation is None else self.evaluation["seconds"]
         source = replace(context.source, known_seconds=known_seconds)

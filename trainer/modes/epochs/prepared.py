@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -32,10 +34,11 @@ def awaited(batches: Generator[Batch, None, None], traffic: Traffic) -> Generato
     with closing(batches):
         while True:
             with traffic.timing(SAMPLING):
-                batch = next(batches, None)
-            if batch is None:
+                ready = list(islice(batches, 1))
+            if not ready:
                 return
-            yield batch
+            # Not bound to a name here, so that the batch is freed once the mode drops it.
+            yield ready.pop()
 
 
 def take_steps(
@@ -102,18 +105,22 @@ class PreparedMode(Mode):
         alone: a grid with only this rank, for losses of its own rows.
     """
 
-    features: FeatureView
-    batches: Batches[Prepared]
-
     def __init__(self, context: ModeContext) -> None:
-        super().__init__(context)
-        self.alone = ProcessGrid(context.operator.grid.group(()), {AXIS: 1}, context.place)
+        """Open the batches, and begin to prepare them. Collective.
 
-    def _begin(self) -> None:
-        """Begin to prepare batches. Communicates nothing."""
-        options = self.context.options
+        Raises:
+            CollectiveError: see the mode's :meth:`_open`.
+        """
+        super().__init__(context)
+        options = context.options
+        self.alone = ProcessGrid(context.operator.grid.group(()), {AXIS: 1}, context.place)
+        self.batches, self.features = context.feed.open(self._open)
         ready = self.batches.of_all(self._numbers(), options["sampler_threads"], options["pool"])
-        self._ready = awaited(ready, self.context.comm.traffic)
+        self._ready = awaited(ready, context.comm.traffic)
+
+    @abstractmethod
+    def _open(self) -> tuple[Batches[Prepared], FeatureView]:
+        """Open the data of the batches; returns their maker and the view of their features. Collective."""
 
     def _numbers(self) -> Iterator[int]:
         """The batches of this rank among the batches of all epochs, in the order of training."""

@@ -15,11 +15,10 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.sampling.vertex import batch_of
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_share import Division
-from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.data.vertex_numbers import number_vertices
-from gnnloom.trainer.feed.batches import DividedBatches
+from gnnloom.trainer.feed.batches import Batches, DividedBatches
+from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.layout.layout import Layout
-from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
@@ -33,26 +32,27 @@ class RowsMode(PreparedMode):
     A step takes the mean over a batch. Losses depend on the number of ranks only through rounding.
     """
 
-    def __init__(self, context: ModeContext) -> None:
-        """Pack the rows of the vertices with a label, and begin to prepare batches. Collective.
+    def _open(self) -> tuple[Batches[Prepared], FeatureView]:
+        """Pack the rows of the vertices with a label. Collective.
 
         Raises:
             CollectiveError: a row cannot be read, or holds a value that is not a finite number.
         """
-        super().__init__(context)
+        context = self.context
         objective, labels = context.vertex_objective, context.labels
-        self._rows = stored_rows(context)
+        if not isinstance(context.given, StepInputs):
+            raise InputError("mode rows: the session has opened no rows")
+        self._rows = context.given.rows
         self._measured = objective.known_rows(labels, PREFIXES.values(), context.place)
         packed = together(context.comm, lambda: self._rows.packed(self._measured))
         context.place.files.while_used(packed)
-        self.features = packed_view(self._rows, packed.values, self._measured, context.feature_norm, context.place)
         #: Rows of this rank in the training split, and their numbers among the training rows of all ranks.
         self._training = objective.known_rows(labels, ["train"], context.place)
         self._number, total = number_vertices(
             context.comm, context.shards.num_vertices, self._rows.vertex[self._training], context.place
         )
-        self.batches = DividedBatches(total, context.options["batch_size"], self._divide, self._taken)
-        self._begin()
+        batches = DividedBatches(total, context.options["batch_size"], self._divide, self._taken)
+        return batches, packed_view(self._rows, packed.values, self._measured, context.feature_norm, context.place)
 
     def _divide(self, epoch: int) -> Division:
         batches = self.batches
@@ -68,7 +68,7 @@ class RowsMode(PreparedMode):
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
         total = 0.0
-        for _ in range(self.batches.num_batches):
+        for _ in self.context.place.steps(range(self.batches.num_batches)):
             share = next(self._ready)
             # If the classes of a batch have no weight, it has no gradient on any rank.
             if terms := self._terms(share):
@@ -78,15 +78,5 @@ class RowsMode(PreparedMode):
 
     def scores(self) -> Tensor:
         """See :meth:`Mode.scores`; zeros for vertices without a label, which no metric reads."""
-        return measured_scores(self.context.model, self._rows, self.features, self._measured)
-
-
-def stored_rows(context: ModeContext) -> StoredRows:
-    """The stored rows that the session has opened.
-
-    Raises:
-        InputError: the session has opened none.
-    """
-    if not isinstance(context.given, StepInputs):
-        raise InputError("mode rows: the session has opened no rows")
-    return context.given.rows
+        model = self.context.model
+        return self.context.feed.scores(lambda: measured_scores(model, self._rows, self.features, self._measured))

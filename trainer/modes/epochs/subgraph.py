@@ -23,9 +23,8 @@ from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.data.batch_data import subgraph_rows
 from gnnloom.trainer.data.vertex_data import Labels
-from gnnloom.trainer.feed.batches import Drawn, SubgraphBatches
-from gnnloom.trainer.feed.feature_view import MappedFeatures
-from gnnloom.trainer.modes.epochs.mode import ModeContext
+from gnnloom.trainer.feed.batches import Batches, Drawn, SubgraphBatches
+from gnnloom.trainer.feed.feature_view import FeatureView, MappedFeatures
 from gnnloom.trainer.modes.epochs.prepared import Prepared, PreparedMode, features_in_memory
 from gnnloom.trainer.modes.options import AUTO, sampler_arguments
 from gnnloom.trainer.operators.p2p import SampledRows
@@ -37,33 +36,33 @@ logger = logging.getLogger(__name__)
 class SubgraphMode(PreparedMode):
     """Batch k of an epoch goes to rank k mod P; a step takes the mean over the training vertices of up to P batches."""
 
-    def __init__(self, context: ModeContext) -> None:
-        """Map the graph and the vertex data, which all processes of a node share, and begin to draw. Collective.
+    #: Weights of losses and nonzeros; None if all are 1.
+    _weights: Normalization | None = None
+
+    def _open(self) -> tuple[Batches[Prepared], FeatureView]:
+        """Map the graph and the vertex data, which all processes of a node share. Collective.
 
         Raises:
             CollectiveError: the dataset lacks the graph, the vertex data or the partition, or the sampler refuses its
                 parameters.
         """
-        super().__init__(context)
-        together(context.comm, self._open)
-        self._begin()
+        return together(self.context.comm, self._mapped)
 
-    def _open(self) -> None:
+    def _mapped(self) -> tuple[Batches[Prepared], FeatureView]:
         context, options = self.context, self.context.options
-        inputs, owner = context.shards.artifact.inputs, None
-        if context.learned is None:
-            self._graph = map_whole_graph(context.dataset.graph(inputs["graph"]))
-        else:
-            self._graph, owner = map_graph(context.source)
+        inputs = context.shards.artifact.inputs
         vertices = context.dataset.vertices(inputs["vertices"])
         self._arrays = map_vertices(vertices)
         if context.learned is None:
-            self.features = MappedFeatures.of(vertices, context.feature_norm, context.place, self._graph.arrays)
+            self._graph = map_whole_graph(context.dataset.graph(inputs["graph"]))
+            features: FeatureView = MappedFeatures.of(vertices, context.feature_norm, context.place, self._graph.arrays)
         else:
-            self.features = features_in_memory(context, owner)
+            self._graph, owner = map_graph(context.source)
+            features = features_in_memory(context, owner)
         sampler = subgraph_sampler(context.dataset, self._graph, context.seed, options, sampler_arguments(options))
-        self._weights = self._normalization(sampler) if options["presamples"] else None
-        self.batches = SubgraphBatches(sampler, options["batches"], self._weights, self._make)
+        if options["presamples"]:
+            self._weights = self._normalization(sampler)
+        return SubgraphBatches(sampler, options["batches"], self._weights, self._make), features
 
     def _normalization(self, sampler: SubgraphSampler) -> Normalization:
         presamples = self.context.options["presamples"]
@@ -109,7 +108,7 @@ class SubgraphMode(PreparedMode):
 
     def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:  # noqa: ARG002 - batches come in order
         comm, total, num_terms, num_batches = self.context.comm, 0.0, 0.0, self.batches.num_batches
-        for first in range(0, num_batches, comm.size):
+        for first in self.context.place.steps(range(0, num_batches, comm.size)):
             in_step = min(comm.size, num_batches - first)
             batch = next(self._ready) if comm.rank < in_step else None
             # With weights, a batch estimates the sum over all training vertices.

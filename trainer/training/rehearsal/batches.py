@@ -1,9 +1,9 @@
-"""Rehearses modes that sample, on batches of the sizes in their descriptors, without drawing any batch."""
+"""States batches of the sizes in the descriptors of modes, or in stored samples, without drawing any batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise, product
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, rank_path, segment_path
+from gnnloom.storage.format.vertex_arrays import SPLIT
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.shards.row_shards import RowShard
@@ -23,12 +24,14 @@ from gnnloom.trainer.comm.process_grid import ProcessGrid
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.batch_data import BatchRows
 from gnnloom.trainer.data.vertex_data import Labels
+from gnnloom.trainer.feed.batches import Batch, Batches
 from gnnloom.trainer.feed.feature_view import FeatureView, gradient_of
 from gnnloom.trainer.kernels.dispatch import Unwritten, even_offsets
 from gnnloom.trainer.layout.partial_parameters import RowGradient
-from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext, form_gradients
+from gnnloom.trainer.modes.epochs.mode import Feed, ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import BatchInputs, StepInputs
 from gnnloom.trainer.modes.epochs.pair_batches import RankPairs
+from gnnloom.trainer.modes.epochs.prepared import Prepared
 from gnnloom.trainer.modes.kind import BatchSizes, RankRows
 from gnnloom.trainer.operators.layered import LayeredOperator
 from gnnloom.trainer.operators.p2p import SampledRows
@@ -38,8 +41,6 @@ from gnnloom.trainer.passes.passes import run_pass
 from gnnloom.trainer.passes.program import layer_output
 from gnnloom.trainer.passes.ranges import GATHERED
 from gnnloom.trainer.passes.rows_only import OwnRows
-from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
-from gnnloom.trainer.tasks.objectives.objective import StepLoss
 from gnnloom.trainer.training.rehearsal.rank_rows import DRAWN, NUMBERED
 
 #: A mode's statement about its batches; see :class:`gnnloom.trainer.modes.kind.ModeKind`.
@@ -80,26 +81,24 @@ def stored_sizes(samples: Samples, rank: int, *, reads_ahead: bool) -> tuple[Bat
     return sizes, (1 + reads_ahead) * len(rows) - 1
 
 
-def pair_sizes(context: ModeContext, pairs: RankPairs, batch: StatedSizes, rows: RankRows) -> BatchSizes:
-    """The sizes of a rank's batches of pairs, from the mode's statement for their number of seeds."""
+def drawn_sizes(context: ModeContext, stated: StatedSizes, rows: RankRows, pairs: RankPairs | None) -> BatchSizes:
+    """The sizes of a rank's batches, from the mode's statement, for pairs about their number of seeds."""
+    num_layers = context.model.num_layers
+    if pairs is None:
+        return stated(context.options, num_layers, rows)
     # The vertices of the pairs are any, so the largest of some batches is like the largest of all.
     of, some = pairs.begin(0), range(max(1, pairs.num_batches))[:_COUNTED]
     seeds = max(1, *(len(of(number).vertices) for number in some))
     # The ends of a pair may be any vertices, of any split and rank.
-    sizes = batch({**context.options, "batch_size": seeds}, context.model.num_layers, replace(rows, training=seeds))
+    sizes = stated({**context.options, "batch_size": seeds}, num_layers, replace(rows, training=seeds))
     return replace(sizes, num_batches=pairs.num_batches)
 
 
 class StatedFeatures(FeatureView):
-    """The features of batches of stated sizes, without values.
-
-    Attributes:
-        kept: rows of the batch in use, which are there until the parameters are updated; None if they are learned.
-    """
+    """The features of batches of stated sizes, without values."""
 
     def __init__(self, context: ModeContext, sizes: BatchSizes, memory: Unwritten) -> None:
         self._context, self._sizes, self._memory = context, sizes, memory
-        self.kept: Tensor | None = None
 
     def rows(self, vertices: NDArray[np.int64]) -> Tensor:
         model = self._context.model
@@ -109,15 +108,21 @@ class StatedFeatures(FeatureView):
         has_rows = self._sizes.has_features and self._context.learned is None
         return self.rows(vertices if has_rows else vertices[:0])
 
-    def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:  # noqa: ARG002 - of another batch
-        learned, model = self._context.learned, self._context.model
-        if learned is not None:
-            # At most all rows come from other ranks, and the same number goes there.
-            return self._fetched(len(vertices), len(vertices), learned.shape[1], learned.dtype).requires_grad_()
-        fetches = self._sizes.fetches and self._context.given.samples is None
-        given = len(vertices), int(self._sizes.asked), model.options.dims[0], model.dtype
-        self.kept = self._fetched(*given) if fetches else self.rows(vertices)
-        return self.kept
+    def in_step(self, vertices: NDArray[np.int64], ahead: Tensor) -> Tensor:
+        """See :meth:`FeatureView.in_step`. Of learned rows, all may come from other ranks."""
+        context, sizes, learned = self._context, self._sizes, self._context.learned
+        if learned is None and sizes.has_features:
+            return ahead
+        place, width, dtype = context.place, context.model.options.dims[0], context.model.dtype
+        asked = int(sizes.asked) if learned is None else len(vertices)
+        feature = place.empty((len(vertices), width), dtype)
+        if self._exchanges:
+            copied = self._memory.tensor((int(sizes.copied), width), dtype)
+            del copied
+            # A rank sends the number of rows that it asks for.
+            moved = [place.empty((asked, width), dtype) for _ in range(2)]
+            del moved
+        return feature if learned is None else feature.requires_grad_()
 
     def give_back(self, vertices: NDArray[np.int64], rows: Tensor) -> None:
         """Take the memory of the gradient of a rank's rows, whose number equals the fetched rows."""
@@ -139,95 +144,84 @@ class StatedFeatures(FeatureView):
         """Whether rows come from other ranks."""
         return self._sizes.fetches and self._context.comm.size > 1
 
-    def _fetched(self, count: int, asked: int, width: int, dtype: torch.dtype) -> Tensor:
-        """Rows that a step fetches.
 
-        Args:
-            asked: number of rows from other ranks, to which the same number goes.
-        """
-        place = self._context.place
-        feature = place.empty((count, width), dtype)
-        if self._exchanges:
-            copied = self._memory.tensor((int(self._sizes.copied), width), dtype)
-            del copied
-            moved = [place.empty((asked, width), dtype) for _ in range(2)]
-            del moved
-        return feature
+class StatedBatches(Batches[Any], Feed):
+    """Batches of stated sizes, without values, of a mode on a graph without types; opens and draws nothing.
 
+    Attributes:
+        rows: rows of the rank.
+        sizes: sizes of a batch.
+        ahead: batches in memory in addition to the one in use.
+    """
 
-class RehearsedBatches(Mode):
-    """Steps on one batch, while the batches that are prepared ahead are in memory."""
-
-    def __init__(self, context: ModeContext, sizes: BatchSizes, rows: RankRows, memory: Unwritten, ahead: int) -> None:
-        """Prepare the batches.
-
-        Args:
-            rows: rows of the rank.
-            ahead: batches in memory in addition to the one in use.
-        """
-        super().__init__(context)
-        self._sizes, self._rows, self._memory = sizes, rows, memory
-        self._pairs = RankPairs.of(context)
+    def __init__(self, context: ModeContext, stated: StatedSizes, rows: RankRows, memory: Unwritten) -> None:
+        """Prepare the batches that are ahead."""
+        self._context, self.rows, self._memory = context, rows, memory
+        self._pairs, samples, options = RankPairs.of(context), context.given.samples, context.options
+        threads, rank = options["sampler_threads"], context.comm.rank
+        if samples is not None and samples.num_batches[rank]:
+            self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=threads > 0)
+        else:
+            self.sizes = drawn_sizes(context, stated, rows, self._pairs)
+            ahead = self.sizes.most_others(options["pool"], threads)
+        # Every loss has terms, also of a rank without vertices, and every rank has a batch in the first step.
+        self._num_rows = [max(1, int(each)) for each in self.sizes.rows]
+        self.num_batches, self.batch_size = context.comm.size, self._num_rows[-1]
         self._alone = ProcessGrid(context.comm.group(0, 0, 1), {AXIS: 1}, context.place)
-        drawn = NUMBERED * sizes.rows[0] + DRAWN * max(sizes.nonzeros)
-        threads = 0 if context.given.samples else max(1, context.options["sampler_threads"])
-        self._kept = [memory.array((round(sizes.kept_bytes + threads * drawn),), np.dtype(np.uint8))]
+        drawn = (NUMBERED * self.sizes.rows[0] + DRAWN * max(self.sizes.nonzeros)) * max(1, threads)
+        kept = self.sizes.kept_bytes + (0 if samples else drawn)
+        self._kept = memory.array((round(kept),), np.dtype(np.uint8))
         # Without memory of its own: only its length counts.
-        self._vertices = np.broadcast_to(np.int64(0), int(sizes.rows[0]))
-        self._features = StatedFeatures(context, sizes, memory)
-        self._ahead = [(self._prepared(), self._features.ahead(self._vertices)) for _ in range(ahead)]
+        self._vertices = np.broadcast_to(np.int64(0), self._num_rows[0])
+        self._features = StatedFeatures(context, self.sizes, memory)
+        # A run loads the operator of the batch in use only. The others are a margin for memory that threads keep.
+        self.ahead = [(self._operator(), self._features.ahead(self._vertices)) for _ in range(ahead)]
 
-    def train_epoch(self, epoch: int, update: Callable[[], None]) -> float:
-        """See :meth:`Mode.train_epoch`: one step on one batch."""
-        model, features, vertices = self.context.model, self._features, self._vertices
-        of_pairs, operator = None if self._pairs is None else self._pair_loss(self._pairs, epoch), self._prepared()
-        loss = self._vertex_loss(operator) if of_pairs is None else of_pairs
-        model.epoch = epoch
-        given = model, features, vertices, features.ahead(vertices[:0])
-        form_gradients(*given, operator, loss, shrinks=self._sizes.is_layered)
-        update()
-        features.kept = None
-        return 0.0
+    def open(self, opened: object) -> tuple[Batches[Any], FeatureView]:  # noqa: ARG002 - nothing is read
+        return self, self._features
 
-    def _pair_loss(self, pairs: RankPairs, epoch: int) -> StepLoss:
-        """The loss of the first batch of pairs."""
-        batch = pairs.begin(epoch)(0)
-        # In another epoch, a batch may have more seeds than the counted batches.
-        return pairs.loss(batch.pairs, batch.vertices[: max(0, int(self._sizes.rows[-1]) - 1)])
+    def prepare(self, epoch: int, number: int) -> Batch | Prepared:
+        feature = self._features.ahead(self._vertices)
+        if self._pairs is not None:
+            seeds = self._pairs.begin(epoch)(0)
+            return Batch(self._layered(seeds.vertices).batch, seeds.pairs, feature)
+        # All vertices of the batch are in the training split.
+        place, label = self._context.place, self._context.labels.label
+        split = place.lasting((self.batch_size,), torch.uint8).fill_(SPLIT["train"])
+        labels = Labels(place.lasting((self.batch_size, *label.shape[1:]), label.dtype), split)
+        operator = self._operator()
+        if isinstance(operator, LayeredOperator):
+            return Batch(operator.batch, labels.label, feature)
+        loss = self._context.vertex_objective.loss(operator.layout(self._context.model.num_layers), labels)
+        # The weights of classes have no values.
+        loss.num_terms = 1.0
+        return Prepared(number, self._vertices, operator, feature, loss)
 
-    def _vertex_loss(self, operator: SampledRows | LayeredOperator | RowsOnly) -> MaskedLoss:
-        """The loss over the labels of a batch; all its vertices are in the training split."""
-        count, label = int(self._sizes.rows[-1]), self.context.labels.label
-        shapes = ((count, *label.shape[1:]), label.dtype), ((count,), torch.uint8)
-        labels = Labels(*(self.context.place.lasting(*each) for each in shapes))
-        loss = self.context.vertex_objective.loss(operator.layout(self.context.model.num_layers), labels)
-        loss.divisor = 1.0
-        return loss
+    def of_epoch(self, epoch: int, numbers: Sequence[int], threads: int, pool: int) -> Generator[Any, None, None]:  # noqa: ARG002 - one batch
+        yield self.prepare(epoch, numbers[0])
 
-    def scores(self) -> Tensor:
-        if isinstance(self.context.given, StepInputs):
-            model, count = self.context.model, len(self.context.labels.split)
+    def of_all(self, numbers: Iterable[int], threads: int, pool: int) -> Generator[Any, None, None]:  # noqa: ARG002 - one batch
+        while True:
+            yield self.prepare(0, 0)
+
+    def scores(self, computed: object) -> Tensor:  # noqa: ARG002 - nothing is read
+        """Take the memory of an evaluation from disk; returns scores without values."""
+        context, model, count = self._context, self._context.model, len(self._context.labels.split)
+        if isinstance(context.given, StepInputs):
             # The place goes through the first range only; others take the memory that it has taken.
             rows = OwnRows(model, self._features, np.broadcast_to(np.int64(0), count))
             run_pass(rows, count, [None, None], model.place)
-        elif not isinstance(self.context.given, BatchInputs):
-            return super().scores()
-        elif self.context.model.takes_edges:
-            # It has its own passes.
-            super().scores()
-        elif not can_stream(self.context.model):
+        elif not can_stream(model):
             self._score_by_layer()
-        measured = self.context.measured
         if self.streamed is not None:
             taken = self._memory.array((self.streamed.memory,), np.dtype(np.uint8))
             del taken
-        count = len(self.context.labels.split if measured is None else measured)
-        shape = count, self.context.objective.num_outputs
-        return self.context.place.lasting(shape, self.context.model.dtype)
+        shape = count if context.measured is None else len(context.measured), context.objective.num_outputs
+        return context.place.lasting(shape, model.dtype)
 
     def _score_by_layer(self) -> None:
         """Take the memory of one range of rows of each layer; as :mod:`gnnloom.trainer.passes.layerwise` does."""
-        context, rows, model = self.context, self._rows, self.context.model
+        context, rows, model = self._context, self.rows, self._context.model
         operator = LayeredOperator(context.comm, model.num_layers, context.normalization, context.place)
         for layer, dim in enumerate(model.options.dims[:-1]):
             # A row gathers its own features, and one row for each of its entries.
@@ -247,48 +241,42 @@ class RehearsedBatches(Mode):
     @cached_property
     def streamed(self) -> StatedBytes | None:
         """Bytes of an evaluation from disk; None if there is none, or if it takes a few rows per step."""
-        context, rows = self.context, self.context.label_rows
+        context, rows = self._context, self._context.label_rows
         reads_batches = isinstance(context.given, BatchInputs)
         if not (reads_batches and isinstance(rows, RowShard) and can_stream(context.model)):
             return None
         measured = context.labels.split if context.measured is None else context.measured
         return stated_bytes(context.model, context.source, rows, len(measured))
 
-    def finish(self) -> None:
-        """Free the batches that are ahead: after the last epoch, no others are prepared."""
-        self._ahead.clear()
-
-    def _prepared(self) -> SampledRows | LayeredOperator | RowsOnly:
+    def _operator(self) -> LayeredOperator | SampledRows | RowsOnly:
         """The products of a batch."""
-        if isinstance(self.context.given, StepInputs):
-            return RowsOnly(self._alone, np.zeros(int(self._sizes.rows[0]), np.int64))
-        return self._layered() if self._sizes.is_layered else self._one_matrix()
+        if isinstance(self._context.given, StepInputs):
+            return RowsOnly(self._alone, np.zeros(self.batch_size, np.int64))
+        return self._layered() if self.sizes.is_layered else self._one_matrix()
 
     def _one_matrix(self) -> SampledRows:
-        context, sizes = self.context, self._sizes
-        count, received = int(sizes.rows[0]), int(sizes.received)
+        context, sizes = self._context, self.sizes
+        count, received = self._num_rows[0], int(sizes.received)
         grid, offsets, nonzeros = self._alone, np.zeros(2, np.int64), sizes.nonzeros[0]
         if received:
             grid, offsets = context.operator.grid, even_offsets(context.comm.size + 1, received)
         halo = nonzeros * received / max(1, count + received)
         rows = self._memory.array((received,), np.dtype(np.int64))
-        matrix = ShardMatrix(
-            self._csr(count, count, nonzeros - halo, sizes.loops),
-            self._csr(count, received, halo),
-            rows,
-            offsets,
-            rows,
-            offsets,
-        )
+        own = self._csr(count, count, nonzeros - halo, sizes.loops)
+        matrix = ShardMatrix(own, self._csr(count, received, halo), rows, offsets, rows, offsets)
         same = context.shards.symmetric and not context.options.get("presamples")
         transpose = matrix if same else replace(matrix, own=self._csr(count, count, nonzeros - halo))
         factors = context.place.lasting((count,), context.place.sum_dtype)
         given = BatchRows(np.zeros(count, np.int64), matrix, transpose, Scaling(factors, factors))
         return SampledRows(grid, given, multiplies=type(context.model).multiplies)
 
-    def _layered(self) -> LayeredOperator:
-        context, sizes = self.context, self._sizes
-        rows = [int(each) for each in sizes.rows]
+    def _layered(self, seeds: Sequence[int] | NDArray[np.int64] = ()) -> LayeredOperator:
+        """The products of a layered batch.
+
+        Args:
+            seeds: vertices whose positions among the seeds the loss looks up, ascending.
+        """
+        context, sizes, rows = self._context, self.sizes, self._num_rows
         if context.model.takes_edges:
             graph = self._weighted(edges_alike(rows, [round(each) for each in sizes.nonzeros], round(sizes.loops)))
             # Neighbors are drawn once, so that the layers have the leading rows of the same graph.
@@ -298,20 +286,22 @@ class RehearsedBatches(Mode):
                 self._csr(after, before, each)
                 for (before, after), each in zip(pairwise(rows), sizes.nonzeros, strict=True)
             )
+        # In another epoch, a batch may have more seeds than the counted batches: the last row stands for the others.
+        known, vertices = seeds[: rows[-1] - 1], np.full(rows[0], np.iinfo(np.int64).max)
+        vertices[: len(known)] = known
         operator = LayeredOperator(context.comm, context.model.num_layers, context.normalization, context.place)
-        vertices = np.zeros(rows[0], np.int64)
-        operator.load(LayeredBatch(vertices, blocks, vertices.copy(), np.ones(rows[0])))
+        operator.load(LayeredBatch(vertices, blocks, np.zeros(rows[0], np.int64), np.ones(rows[0])))
         return operator
 
     def _csr(self, num_rows: int, num_columns: int, nonzeros: float, loops: float = 0.0) -> CSR:
-        if self.context.model.takes_edges:
+        if self._context.model.takes_edges:
             return self._weighted(edges_alike([num_columns, num_rows], [round(nonzeros)], round(loops)))
         indices = self._memory.array((round(nonzeros),), index_dtype(num_columns))
         return CSR(0, even_offsets(num_rows + 1, round(nonzeros)), indices, None, num_columns)
 
     def _weighted(self, graph: CSR) -> CSR:
         """The same edges, with weights without values if the run's graph has weights."""
-        if not self.context.shards.weighted:
+        if not self._context.shards.weighted:
             return graph
         return replace(graph, data=self._memory.array((graph.nnz,), np.dtype(np.float32)))
 

@@ -1,9 +1,9 @@
 """Forecasts the memory of a training run: rehearses some epochs on arrays without values, one rank at a time.
 
-A rehearsed epoch runs the code of a real one: operator, model, loss, optimizer, metrics and the copy of a checkpoint
-take and give back their memory in the same order. It reads no entry of the shards, computes no product, sends no
-message and touches no large array, so it takes a fraction of a second, once torch is imported, and some bytes per
-vertex of a rank.
+A rehearsed epoch runs the code of a real one: mode, operator, model, loss, optimizer, metrics and the copy of a
+checkpoint take and give back their memory in the same order. It reads no entry of the shards, draws no batch, computes
+no product, sends no message and touches no large array, so it takes a fraction of a second, once torch is imported, and
+some bytes per vertex of a rank.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.csr import index_dtype
-from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.data.open_shards import shards_of
 from gnnloom.trainer.data.stored_rows import PACKED
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.kernels.dispatch import Unperformed, Unwritten, place_without_values
@@ -41,10 +39,11 @@ from gnnloom.trainer.modes.epochs.mode import Mode, ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs, TypedInputs
 from gnnloom.trainer.passes.evaluation import StatedBytes
 from gnnloom.trainer.place.global_generator import seeded
+from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
 from gnnloom.trainer.training.outputs import predicted_rows
-from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows, row_lengths
+from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_rows import UnreadStoredRows
 from gnnloom.trainer.training.session import Session, attach_inference
@@ -53,7 +52,7 @@ from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradi
 
 if TYPE_CHECKING:
     # It imports numba, which a job on the whole graph need not load.
-    from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches
+    from gnnloom.trainer.training.rehearsal.batches import StatedBatches
     from gnnloom.trainer.training.rehearsal.unread_types import StatedViews
 
 logger = logging.getLogger(__name__)
@@ -223,7 +222,8 @@ class _Rehearsal:
 
     def __init__(self, opened: OpenedRun, rank: int, memory: Unwritten) -> None:
         self.batches = 0
-        self.sampled: RehearsedBatches | None = None
+        #: The batches of a mode on a graph without types; None for other graphs, and without batches.
+        self.feed: StatedBatches | None = None
         self.config, self.memory = opened.config, memory
         self.session = session = _unread_session(opened, rank, memory)
         self.comm, self.shards = session.comm, session.opened.shards
@@ -240,6 +240,9 @@ class _Rehearsal:
         self.layout = session.operator.layout(session.model.num_layers)
         self.labels = self.measured = session.objective.placed(labels, session.operator)
         loss = session.objective.loss(self.layout, self.labels)
+        if isinstance(loss, MaskedLoss):
+            # Modes divide by it, and labels without values may have no vertex to train on.
+            loss.num_terms = max(1.0, loss.num_terms)
         # Labels have no meaning here, so any rows can represent the measured rows.
         measured = self._measured()
         if measured is not None:
@@ -259,7 +262,8 @@ class _Rehearsal:
         if isinstance(self.session.inputs, TypedInputs):
             attach_inference(self.session, SteadySeeds())
         if isinstance(model, EdgeModel):
-            own = rank_rows(self.config, self.session.opened.dataset, shards_of(shards), self.comm.rank, 0)
+            num_own = self.session.operator.layout(0).num_rows
+            own = rank_rows(self.config, self.session.opened.dataset, shards, self.comm.rank, num_own)
             model.inference = RehearsedInference(model, own, is_weighted=shards.weighted, is_symmetric=shards.symmetric)
 
     def _measured(self) -> Tensor | None:
@@ -271,33 +275,18 @@ class _Rehearsal:
         return self.memory.place.lasting((count,), torch.int64) if 2 * count < own else None
 
     def _mode(self, context: ModeContext) -> Mode:
-        config, before = self.config, self.memory.held
-        batch = config.mode.kind.batch
-        self.sizes = None
-        if batch is None or self.types is not None:
-            mode: Mode = config.mode.kind.load()(context)
-            return mode
-        shards = shards_of(self.shards.shards)
-        num_rows = 0 if isinstance(shards, RowShards) else len(self.labels.split)
-        rows = rank_rows(config, context.dataset, shards, self.comm.rank, num_rows)
-        self.rows = replace(rows, lengths=row_lengths(context.dataset, shards))
-        # It imports numba, which a job on the whole graph need not load.
-        from gnnloom.trainer.modes.epochs.pair_batches import RankPairs  # noqa: PLC0415
-        from gnnloom.trainer.training.rehearsal.batches import RehearsedBatches, pair_sizes, stored_sizes  # noqa: PLC0415
+        """The mode of the run; its batches have stated sizes."""
+        config, stated = self.config, self.config.mode.kind.batch
+        if stated is not None and self.types is None:
+            # It imports numba, which a job on the whole graph need not load.
+            from gnnloom.trainer.training.rehearsal.batches import StatedBatches  # noqa: PLC0415
 
-        samples, rank = context.given.samples, self.comm.rank
-        if samples is not None and samples.num_batches[rank]:
-            self.sizes, ahead = stored_sizes(samples, rank, reads_ahead=config.mode.sampler_threads > 0)
-        else:
-            pairs = RankPairs.of(context)
-            self.sizes = (
-                batch(context.options, context.model.num_layers, self.rows)
-                if pairs is None
-                else pair_sizes(context, pairs, batch, self.rows)
-            )
-            ahead = self.sizes.most_others(config.mode.pool, config.mode.sampler_threads)
-        self.sampled = mode = RehearsedBatches(context, self.sizes, self.rows, self.memory, ahead)
-        self.batches = self.memory.held - before
+            rows = rank_rows(config, context.dataset, context.shards, self.comm.rank, self.layout.num_rows)
+            before = self.memory.held
+            self.feed = StatedBatches(context, stated, rows, self.memory)
+            self.batches = self.memory.held - before
+            context = replace(context, feed=self.feed)
+        mode: Mode = config.mode.kind.load()(context)
         return mode
 
     def _weighted(self, objective: Objective[Any]) -> Objective[Any]:
@@ -321,8 +310,9 @@ class _Rehearsal:
             # A last epoch is evaluated before its checkpoint is taken. What an earlier evaluation leaves behind, such
             # as buffers, is there in the epochs after it.
             is_last = epoch == _EPOCHS - 1
-            if is_last and self.sampled is not None:
-                self.sampled.finish()
+            if is_last and self.feed is not None:
+                # After the last epoch, no batches are prepared.
+                self.feed.ahead.clear()
             if (
                 self.config.run.evaluates
                 if is_last
@@ -365,7 +355,7 @@ class _Rehearsal:
 
     def _mapped(self) -> int:
         """Bytes of the uncompressed copies of the graph and of the vertex data, or of the rank's packed rows."""
-        shards, sizes, given = self.shards.shards, self.sizes, self.session.inputs
+        shards, given = self.shards.shards, self.session.inputs
         n = shards.num_vertices
         if self.types is not None:
             return self.types.mapped
@@ -375,13 +365,13 @@ class _Rehearsal:
             inputs = self.mode.context.inputs
             # The features stay where the model reads them beside the product.
             return inputs.value.nbytes + (0 if inputs.own is None else inputs.own.nbytes)
-        if sizes is None or not sizes.maps_graph:
+        if self.feed is None or not self.feed.sizes.maps_graph:
             return 0
         entry = index_dtype(n).itemsize + (np.dtype(self.config.model.dtype).itemsize if shards.weighted else 0)
         # Row pointers, and whether a row has a loop; labels and splits.
         item = _stored_feature(self.session.opened.dataset, shards.artifact.inputs.get("vertices")).itemsize
-        features = n * (item * shards.num_features + 5) if sizes.maps_features else 0
-        return 9 * n + entry * self.rows.nnz + features
+        features = n * (item * shards.num_features + 5) if self.feed.sizes.maps_features else 0
+        return 9 * n + entry * self.feed.rows.nnz + features
 
     @property
     def _streamed(self) -> StatedBytes:
@@ -390,7 +380,7 @@ class _Rehearsal:
             # Scores of a run that is not evaluated are in no file.
             nbytes = int(getattr(getattr(self.session.model, "inference", None), "file_bytes", 0))
             return StatedBytes(0, temporary=nbytes, mapped=nbytes)
-        found = self.sampled.streamed if self.sampled is not None and self.config.run.evaluates else None
+        found = self.feed.streamed if self.feed is not None and self.config.run.evaluates else None
         return found or StatedBytes(0)
 
     def _checkpoint(self) -> int:

@@ -13,6 +13,7 @@ from gnnloom.storage.errors import NotFoundError
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.open_shards import shards_of
 from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.modes.kind import RankRows
 from gnnloom.trainer.tasks.task import PREFIXES
@@ -28,33 +29,37 @@ if TYPE_CHECKING:
     from gnnloom.trainer.data.open_shards import RunData
 
 
-def rank_rows(
-    config: TrainConfig, dataset: Dataset, shards: RowShards | GridShards, rank: int, num_rows: int
-) -> RankRows:
-    """The rows of a rank. Reads manifests.
+def rank_rows(config: TrainConfig, dataset: Dataset, data: RunData, rank: int, own: int) -> RankRows:
+    """The rows of a rank. Reads manifests, and chunks of the degrees of the graph.
 
     Args:
-        num_rows: that a rank of a grid has.
+        data: of a run on a graph without types.
+        own: number of vertices that the rank owns.
     """
-    row_bytes = 0 if config.model.embed else shards.num_features * np.dtype(config.model.dtype).itemsize
-    if not isinstance(shards, RowShards):
-        training = _most_training(dataset, shards, num_rows)
-        return RankRows(
-            num_rows, 0, shards.num_vertices, shards.nnz, row_bytes, training, has_loops=_has_loops(dataset, shards)
+    shards = shards_of(data)
+    if isinstance(shards, RowShards):
+        # Only the rank's own records: of many ranks, each would otherwise read the records of all.
+        halo, *nonzeros = (
+            shards.artifact.record(f"row/{rank:05d}/{name}").shape[0]
+            for name in ("halo_vertex", "own/indices", "halo/indices")
         )
-    # Only the rank's own records: of many ranks, each would otherwise read the records of all.
-    own, halo, *nonzeros = (
-        shards.artifact.record(f"row/{rank:05d}/{name}").shape[0]
-        for name in ("vertex", "halo_vertex", "own/indices", "halo/indices")
+        # The partition was measured on the whole graph.
+        nnz = round(shards.quality.get("load_avg", sum(nonzeros)) * shards.num_parts)
+    else:
+        halo, nnz = 0, shards.nnz
+    return RankRows(
+        own=own,
+        halo=halo,
+        num_vertices=shards.num_vertices,
+        nnz=nnz,
+        row_bytes=0 if config.model.embed else shards.num_features * np.dtype(config.model.dtype).itemsize,
+        training=min(own, _in_split(dataset, shards, PREFIXES["train"], own)),
+        lengths=_row_lengths(dataset, shards),
+        has_loops=_has_loops(dataset, shards),
     )
-    # The partition was measured on the whole graph.
-    average = shards.quality.get("load_avg", sum(nonzeros))
-    nnz = round(average * shards.num_parts)
-    training = _most_training(dataset, shards, own)
-    return RankRows(own, halo, shards.num_vertices, nnz, row_bytes, training, has_loops=_has_loops(dataset, shards))
 
 
-def row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int, int]:
+def _row_lengths(dataset: Dataset, shards: RowShards | GridShards) -> Mapping[int, int]:
     """Histogram of the lengths of some rows from all over the graph: number of rows by number of entries.
 
     Empty if they say nothing of the rows that entries refer to, or if the graph is gone. Reads chunks of the degrees.
@@ -88,11 +93,6 @@ def _has_loops(dataset: Dataset, shards: RowShards | GridShards) -> bool:
     origin = dataset.origin(shards.artifact.inputs.get("graph", ""))
     graphs = {info.key: info for info in dataset.artifacts("graph")}
     return origin in graphs and graphs[origin].parameters.get("self_loops") == "add"
-
-
-def _most_training(dataset: Dataset, shards: RowShards | GridShards, own: int) -> int:
-    """Most training vertices that a rank may have: all of the graph's, or all of its own."""
-    return min(own, _in_split(dataset, shards, PREFIXES["train"], own))
 
 
 def _in_split(dataset: Dataset, shards: RunData, split: str, own: int) -> int:
