@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.format import (
@@ -32,6 +31,9 @@ from gnnloom.storage.option import Option, option, option_field, options_of
 class _Section(ABC):
     """Common base of both sections: a format, its files, and its options as further keys."""
 
+    #: Keys that belong to no format.
+    _own: ClassVar[Collection[str]] = frozenset({"format"})
+
     format: str | None = option(None, "Name of the format; guessed from the names of the files by default.")
     path: tuple[str, ...] = option(
         (), "One or more files, URLs or globs; one folder for formats that are folders.", kind=tuple[str, ...]
@@ -43,9 +45,9 @@ class _Section(ABC):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The keys that were given, except for the format, and their values."""
+        """The keys of the format that were given, and their values."""
         # 0 and False count as given.
-        return {key: value for key, value in asdict(self).items() if value not in (None, ()) and key != "format"}
+        return {key: value for key, value in asdict(self).items() if value not in (None, ()) and key not in self._own}
 
     def values(self) -> dict[str, Any]:
         """Return the options that were given, as keywords."""
@@ -72,7 +74,7 @@ Section = TypeVar("Section")
 class SourceSection(_Section):
     """``[source]``: files in a format, or a generator and its options.
 
-    :func:`source_section` has a key for every option of every format and generator.
+    ``read.py`` adds a key for every option of every format and generator.
     """
 
     def __post_init__(self) -> None:
@@ -132,7 +134,7 @@ class SourceSection(_Section):
 class VerticesSection(_Section):
     """``[vertices]``: features, labels and split; without a format, the vertex data in the source of the edges.
 
-    :func:`vertices_section` has a key for every option of every kind of vertex data.
+    ``read.py`` adds a key for every option of every kind of vertex data.
     """
 
     format: str | None = option(
@@ -144,6 +146,8 @@ class VerticesSection(_Section):
         None, "Number of synthetic classes; for other formats, the highest number of classes allowed.", kind=int
     )
     store: str = option_field(options_of(VertexOptions)["store"])
+
+    _own: ClassVar = frozenset({"format", "store"})
 
     def __post_init__(self) -> None:
         known = (*vertex_kinds(), *_bundled_options())
@@ -162,11 +166,6 @@ class VerticesSection(_Section):
         _check_ranges(self.options(), self.given)
         # Building the options checks them.
         self.storing()
-
-    @property
-    def given(self) -> dict[str, Any]:
-        # Options of storage do not belong to the format.
-        return {key: value for key, value in super().given.items() if key != "store"}
 
     def storing(self) -> VertexOptions:
         """Options that decide how the data are stored."""
@@ -205,26 +204,6 @@ class VerticesSection(_Section):
             return vertex_identity(self.format, self.path, self.values())
         opened = source.open_vertices()
         return opened.identity() if opened is not None else None
-
-
-@cache
-def source_section() -> type[SourceSection]:
-    """Make the class of ``[source]``, with a key for every option of every format and generator.
-
-    Raises:
-        InputError: two formats use one name for options of different types, or an option has the name of a method.
-    """
-    return with_keys(SourceSection, source_options())
-
-
-@cache
-def vertices_section() -> type[VerticesSection]:
-    """Make the class of ``[vertices]``, with a key for every option of every kind of vertex data.
-
-    Raises:
-        InputError: as :func:`source_section`.
-    """
-    return with_keys(VerticesSection, vertices_options())
 
 
 def with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) -> type[Section]:

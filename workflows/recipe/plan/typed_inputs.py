@@ -23,7 +23,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.work_folder import BESIDE
-from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.recipe.plan.stage_inputs import ASSUMED_CLASSES, StageInputs
 
 
@@ -117,7 +117,9 @@ class TypedStageInputs(StageInputs):
         grid = self.recipe.grid
         if grid is None:
             return None
-        return TypedGridPlan(self.sizes, self._columns(), self._data, grid, self.cluster.memory, TypedGridPlaces())
+        return TypedGridPlan(
+            self.sizes, self._columns(), self._data, grid, self.found.cluster.memory, TypedGridPlaces()
+        )
 
     @cached_property
     def _shard_source(self) -> ShardSource:
@@ -135,7 +137,7 @@ class TypedStageInputs(StageInputs):
         if self._stored_types is None:
             return None
         made_from = {"graph": self.found.read_graph}
-        stored = self._dataset.fitting("transpose", made_from=made_from, **spec.asked)
+        stored = self.found.dataset.fitting("transpose", made_from=made_from, **spec.asked)
         return Graph(Artifact(stored[0].path)) if stored else None
 
     def _columns(self) -> Mapping[str, tuple[Column, ...]]:
@@ -156,9 +158,8 @@ class TypedStageInputs(StageInputs):
         """The vertex data by type."""
         found = {}
         for name, key in self.found.type_vertices.items():
-            path = self.recipe.dataset_path / "vertices" / key
-            if (path / MANIFEST).exists():
-                found[name] = VertexSizes.of(Vertices(Artifact(path)))
+            if (stored := self.found.stored("vertices", key)) is not None:
+                found[name] = VertexSizes.of(Vertices(stored))
                 continue
             source = next(each.open(None) for each in self.recipe.tables().data if each.type == name)
             columns = source.num_columns("feature")
@@ -168,14 +169,14 @@ class TypedStageInputs(StageInputs):
     @cached_property
     def _reverses(self) -> Reverses | None:
         """The stored reverses of the relations, if they exist."""
-        path = self.recipe.dataset_path / "transpose" / self.found.reverses
-        return reverses_of(Artifact(path)) if (path / MANIFEST).exists() else None
+        artifact = self.found.stored("transpose", self.found.reverses)
+        return reverses_of(artifact) if artifact else None
 
     @cached_property
     def _stored_types(self) -> TypedGraph | None:
         """The graph that the stages after the links read."""
-        path = self.recipe.dataset_path / "graph" / self.found.read_graph
-        return TypedGraph(Artifact(path)) if (path / MANIFEST).exists() else None
+        artifact = self.found.stored("graph", self.found.read_graph)
+        return TypedGraph(artifact) if artifact else None
 
     @cached_property
     def _stored_graph(self) -> Graph | None:

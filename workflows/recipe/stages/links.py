@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 class LinksStage(Prepares[DrawOptions]):
     """Draws the links, and stores the graph without them."""
 
-    name = "links"
-
-    def options(self, found: RecipeFacts) -> DrawOptions | None:
-        return found.recipe.links
+    name, given_by = "links", "links"
 
     def key(self, found: RecipeFacts, options: DrawOptions) -> str:
         return links_key(found.keys["graph"], options)

@@ -112,19 +112,22 @@ class RecipeStage(ABC, Generic[Options]):
 
     Attributes:
         name: name of the stage, and kind of its artifact.
+        given_by: attribute of the recipe with the options of the stage, unless the stage finds them itself.
         makes_artifact: the stage makes an artifact, rather than a part of a run.
     """
 
     name: ClassVar[str]
+    given_by: ClassVar[str]
     makes_artifact: ClassVar[bool] = True
 
-    @abstractmethod
     def options(self, found: RecipeFacts) -> Options | None:
         """The options that the recipe has for the stage; None if the recipe has no such stage.
 
         Raises:
             InputError, NotFoundError: the file of a source does not exist, or has unexpected contents.
         """
+        options: Options | None = getattr(found.recipe, self.given_by)
+        return options
 
     @abstractmethod
     def key(self, found: RecipeFacts, options: Options) -> str:
