@@ -88,7 +88,8 @@ class RecipeFacts:
             name = find_named(self.dataset, training, lambda each: each.named_with_shards(data).run_name)
             named = named.with_options(run=name)
         epochs = named.optimization.epochs
-        if training.run.name is None and _trained_epochs(self._run_of(named)) > epochs:
+        existing = Run(recipe.dataset_path / "runs" / named.run_name)
+        if training.run.name is None and _trained_epochs(existing) > epochs:
             named = named.with_options(run=f"{named.run.name}-{epochs}")
         return named
 
@@ -142,10 +143,7 @@ class RecipeFacts:
     @property
     def run(self) -> Run:
         """The training run, which may not exist yet."""
-        return self._run_of(self.config)
-
-    def _run_of(self, config: TrainConfig) -> Run:
-        return Run(self.recipe.dataset_path / "runs" / config.run_name)
+        return Run(self.recipe.dataset_path / "runs" / self.config.run_name)
 
     @cached_property
     def is_trained(self) -> bool:

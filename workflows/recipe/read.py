@@ -43,8 +43,8 @@ from gnnloom.workflows.recipe.unused_keys import (
     refuse_unused_train_keys,
 )
 
-#: Sections whose stage a recipe has only if it has the section.
-_OPTIONAL: Final = frozenset({"links", "train", "predict"})
+#: Sections that are built even if the file lacks them: some keys are required, or others follow from the formats.
+_ALWAYS: Final = frozenset({"dataset", "catalog", "source", "vertices"})
 
 
 def read_recipe(path: Path, catalog: Path, settings: Sequence[str] = ()) -> Recipe:
@@ -67,10 +67,15 @@ def read_recipe(path: Path, catalog: Path, settings: Sequence[str] = ()) -> Reci
     recipe = replace(recipe, partition=_partition(document, recipe, mistakes))
     with mistakes.noted():
         (check_types if recipe.relations else refuse_types)(document, recipe)
-    with mistakes.noted(), document.located("samples"):
-        _check_samples(recipe)
-    with mistakes.noted():
-        _check_propagation(document, recipe)
+    if recipe.samples.epochs:
+        with mistakes.noted(), document.located("samples"):
+            if recipe.train is None:
+                raise InputError("epochs: nothing is trained on the samples; add a section [train]")
+            # Building the options checks them.
+            recipe.samples.options(recipe.train)
+    if recipe.propagate.steps:
+        with mistakes.noted():
+            _check_propagation(document, recipe)
     if recipe.predict is not None:
         _check_prediction(document, recipe, recipe.predict, mistakes)
     mistakes.check()
@@ -95,8 +100,7 @@ def _each_section(document: Document, catalog: Path) -> Recipe:
         "train": {"catalog": "catalog", "dataset": "dataset", **dict.fromkeys(SELECTS_SHARDS)},
     }
     for name, kind in section_kinds().items():
-        found[name] = None
-        if name in document.sections or name not in _OPTIONAL:
+        if name in document.sections or name in _ALWAYS:
             with mistakes.noted():
                 found[name] = document.build(name, kind, **settled.get(name, {}))
     lists: dict[str, list[Any]] = {name: [] for name in LISTS}
@@ -109,7 +113,7 @@ def _each_section(document: Document, catalog: Path) -> Recipe:
         found["source"] = replace(found["source"], path=relations[0].path)
     named: str | None = found["catalog"].path
     found["catalog"] = user_path(named) if named else catalog
-    if found["train"] is not None:
+    if "train" in found:
         place = {"catalog": str(found["catalog"].resolve()), "dataset": found["dataset"].name}
         found["train"] = found["train"].with_options(**place)
     return Recipe(document.name, **found, relations=tuple(relations), lists=tuple(lists["vertices"]))
@@ -170,38 +174,30 @@ def _shards(document: Document, recipe: Recipe, mistakes: Mistakes) -> ShardsSec
 
 def _partition(document: Document, recipe: Recipe, mistakes: Mistakes) -> PartitionOptions | None:
     """The partition, by default with one part per rank; None if the shards need no partition."""
-    if recipe.partition is None or (recipe.relations and document.sections.keys().isdisjoint(NOT_TRAINED)):
+    if recipe.relations and document.sections.keys().isdisjoint(NOT_TRAINED):
         return None
-    algorithm, shards, options = recipe.train and recipe.train.algorithm, recipe.shards, recipe.partition
-    if algorithm and "parts" not in document.sections.get("partition", {}):
+    shards, options = recipe.shards, recipe.partition or PartitionOptions(AlgorithmConfig.ranks)
+    algorithm = recipe.train.algorithm if recipe.train else None
+    if algorithm is not None and "parts" not in document.sections.get("partition", {}):
         with document.located("partition"):
             options = replace(options, parts=algorithm.ranks)
     is_unused = shards.layout == "grid" and shards.permutation != "partition"
     with mistakes.noted():
         if is_unused:
             refuse_unused_partition(document, shards)
-        elif algorithm and shards.layout == "row" and options.parts != algorithm.ranks:
+        elif algorithm is not None and shards.layout == "row" and options.parts != algorithm.ranks:
             differs = f"parts = {options.parts}, but [train] ranks = {algorithm.ranks}"
             needs = f"algorithm {algorithm.name} needs one part per rank; remove parts, or make them equal"
             raise document.error("partition", f"{differs}: {needs}", "parts")
     return None if is_unused else options
 
 
-def _check_samples(recipe: Recipe) -> None:
-    if recipe.samples.epochs:
-        if recipe.train is None:
-            raise InputError("epochs: nothing is trained on the samples; add a section [train]")
-        # Building the options checks them.
-        recipe.samples.options(recipe.train)
-
-
 def _check_propagation(document: Document, recipe: Recipe) -> None:
-    section = recipe.propagate
-    if section.steps and recipe.shards.layout == "grid":
+    if recipe.shards.layout == "grid":
         raise document.error("propagate", "reads row shards, and this recipe makes grid shards", "steps")
-    if section.steps and recipe.train is not None:
+    if recipe.train is not None:
         with document.located("propagate"):
-            section.check_training(recipe.train)
+            recipe.propagate.check_training(recipe.train)
 
 
 def _check_prediction(document: Document, recipe: Recipe, section: PredictSection, mistakes: Mistakes) -> None:

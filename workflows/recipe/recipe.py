@@ -44,7 +44,7 @@ WITHOUT_TYPES: Final = ("source", "vertices", "propagate")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe.
+    """A checked recipe. A section that its file lacks has the default of its field.
 
     Attributes:
         source_name: the file it was read from.
@@ -63,15 +63,15 @@ class Recipe:
     dataset: DatasetSection
     source: SourceSection
     vertices: VerticesSection
-    links: DrawOptions | None
-    partition: PartitionOptions | None
-    shards: ShardsSection
-    samples: SamplesSection
-    propagate: PropagateSection
-    train: TrainConfig | None
-    predict: PredictSection | None
-    cluster: ClusterSection
-    slurm: SlurmSection
+    links: DrawOptions | None = None
+    partition: PartitionOptions | None = None
+    shards: ShardsSection = ShardsSection()
+    samples: SamplesSection = SamplesSection()
+    propagate: PropagateSection = PropagateSection()
+    train: TrainConfig | None = None
+    predict: PredictSection | None = None
+    cluster: ClusterSection = ClusterSection()
+    slurm: SlurmSection = SlurmSection()
     relations: tuple[RelationSection, ...] = ()
     lists: tuple[ListSection, ...] = ()
 

@@ -274,7 +274,7 @@ class ClusterSection:
         """Memory for the tasks of one worker, in bytes."""
         return parse_memory(self.memory)
 
-    def options(self, where: str, performance_report: Path | None) -> ClusterOptions:
+    def options(self, where: str, performance_report: Path | None = None) -> ClusterOptions:
         """Return the cluster to open on this machine.
 
         Args:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import gnnloom
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
@@ -15,9 +13,9 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.read import read_recipe
 from gnnloom.workflows.recipe.stages.all_stages import find_stages
+from support.in_process import answer
 
 RECIPE = """
 [dataset]
@@ -52,11 +50,7 @@ def write(folder: Path, text: str = RECIPE) -> Path:
 
 
 def run(path: Path, root: Path, *words: str) -> dict[str, Any]:
-    command = ["--catalog", str(root), "run", str(path), "--json", *words]
-    done = CliRunner().invoke(cli, command, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return answer(root, "run", str(path), *words)
 
 
 def plan(path: Path, root: Path) -> dict[str, Any]:

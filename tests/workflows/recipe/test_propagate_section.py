@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage import Catalog
@@ -15,9 +13,9 @@ from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.launch import prepare_propagation
 from gnnloom.workflows.api.recipe import run
-from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.recipe.read import read_recipe
 from gnnloom.workflows.recipe.stages.all_stages import find_stages
+from support.in_process import answer
 from support.lone_training import install
 
 RECIPE = """
@@ -55,10 +53,7 @@ def write(folder: Path, text: str = RECIPE) -> Path:
 
 
 def command(path: Path, root: Path, *words: str) -> dict[str, Any]:
-    done = CliRunner().invoke(cli, ["--catalog", str(root), "run", str(path), *words, "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return answer(root, "run", str(path), *words)
 
 
 def planned(path: Path, root: Path) -> dict[str, Any]:

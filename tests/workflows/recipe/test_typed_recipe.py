@@ -277,26 +277,24 @@ def test_a_recipe_cuts_a_graph_with_types_into_a_grid() -> None:
     assert all(each["done"] for each in plan(text))
 
 
+@pytest.mark.parametrize(
+    ("more", "stages"),
+    [
+        (LINKS, ["graph", "links"]),
+        (SHARDS.format("true"), ["graph", "partition", "shards"]),
+        ("[partition]\nparts = 3\n", ["graph", "partition"]),
+    ],
+)
 @pytest.mark.usefixtures("folder")
-def test_a_partition_of_types_needs_no_shards() -> None:
-    text = RECIPE.replace("[cluster]", "[partition]\nparts = 2\n[cluster]")
-    Path("shop.toml").write_text(text)
-    assert [each.name for each in find_stages(read_recipe(Path("shop.toml"), Path("c")), ClusterOptions()).stages] == [
-        "graph",
-        "partition",
-    ]
-
-
-@pytest.mark.parametrize("more", [LINKS, SHARDS.format("true"), "[partition]\nparts = 3\n"])
-@pytest.mark.usefixtures("folder")
-def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
+def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str, stages: list[str]) -> None:
     Path("shop.toml").write_text(RECIPE.replace("[cluster]", f"{more}[cluster]"))
     recipe = read_recipe(Path("shop.toml"), Path("catalog"))
     Path("elsewhere").mkdir()
     saved = Path("elsewhere") / "saved.toml"
     saved.write_text(recipe.anywhere().to_toml())
-    again = read_recipe(saved, Path("other"))
-    assert find_stages(again, ClusterOptions()).found.keys == find_stages(recipe, ClusterOptions()).found.keys
+    again, known = (find_stages(each, ClusterOptions()) for each in (read_recipe(saved, Path("other")), recipe))
+    assert [each.name for each in known.stages] == stages
+    assert again.found.keys == known.found.keys
 
 
 @pytest.mark.parametrize(

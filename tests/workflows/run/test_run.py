@@ -330,7 +330,7 @@ def test_a_running_scheduler_is_used_through_its_file(tmp_path: Path) -> None:
         Client(local) as client,
     ):
         client.write_scheduler_file(str(file))
-        recipe = check_recipe(tmp_path).recipe
+        recipe = check_recipe(tmp_path).found.recipe
         with open_cluster(recipe.cluster.options(str(file))) as cluster:
             assert cluster.workers == 1
             assert sorted(cluster.map(abs, [-1, -2])) == [1, 2]

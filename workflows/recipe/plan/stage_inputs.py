@@ -16,7 +16,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
-from gnnloom.pipeline.links.projection import link_phases, num_edges, without_links
+from gnnloom.pipeline.links.projection import num_edges, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.cover_cost import with_cover_passes
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, partition_counts, project_methods
@@ -28,7 +28,7 @@ from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import threads_suffice
-from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count, temporary_bytes
+from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
@@ -160,23 +160,6 @@ class StageInputs:
         phases = ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes)
         return count([*preparation_phases(self._edges), *phases])
 
-    @cached_property
-    def _link_plan(self) -> list[Phase]:
-        links, memory = self.recipe.links, self.found.cluster.memory
-        if links is None:
-            return []
-        has_times = self.ingested.has_times or links.times is not None
-        return link_phases(self.ingested, links, memory, {}, has_times=has_times)
-
-    @property
-    def link_phases(self) -> list[PhaseCount]:
-        """Phases of the tasks that draw links, and make the graph without them.
-
-        Raises:
-            InputError: a split gets no pair.
-        """
-        return count(self._link_plan)
-
     @property
     def num_training_pairs(self) -> int | None:
         """Approximate number of training pairs; None for a task on vertices.
@@ -190,12 +173,6 @@ class StageInputs:
         total = num_edges(self.ingested)
         held_out, *further = links.ranks(total)[1:]
         return further[0] - held_out if further else total - held_out
-
-    @property
-    def link_bytes(self) -> tuple[int, int]:
-        """Bytes of the links and the graph without them, uncompressed, and of temporary files."""
-        written = (task.needs.writes for phase in self._link_plan if phase.makes_arrays for task in phase.tasks)
-        return sum(written), temporary_bytes(self._link_plan)
 
     @property
     def vertex_phases(self) -> list[PhaseCount]:

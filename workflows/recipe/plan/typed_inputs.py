@@ -25,6 +25,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.work_folder import BESIDE
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.recipe.plan.stage_inputs import ASSUMED_CLASSES, StageInputs
+from gnnloom.workflows.recipe.stages.stage import array_bytes
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class TypedStageInputs(StageInputs):
         """Memory, disk and scratch of the unions and, as a bound, of a second sort of all edges for the reverses."""
         phases = self._union_phases
         memory = BASE_MEMORY + max((phase.most_memory for phase in count(phases)), default=0)
-        disk = sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
+        disk = array_bytes(phases)
         if self._reverses is not None:
             return memory, disk, 0
         sort = self.typed_ingest
