@@ -66,7 +66,10 @@ def read_recipe(path: Path, catalog: Path, settings: Sequence[str] = ()) -> Reci
     recipe = replace(recipe, shards=_shards(document, recipe, mistakes))
     recipe = replace(recipe, partition=_partition(document, recipe, mistakes))
     with mistakes.noted():
-        (check_types if recipe.relations else refuse_types)(document, recipe)
+        if recipe.relations:
+            check_types(document, recipe)
+        else:
+            refuse_types(document, recipe)
     if recipe.samples.epochs:
         with mistakes.noted(), document.located("samples"):
             if recipe.train is None:
