@@ -17,7 +17,7 @@ from gnnloom.pipeline.sources.format import (
     open_vertices,
     vertex_identity,
 )
-from gnnloom.pipeline.sources.generators.generator import generators
+from gnnloom.pipeline.sources.generators.generator import Generator, generators
 from gnnloom.pipeline.sources.reading.files import is_local, shown_location
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
@@ -82,13 +82,14 @@ class SourceSection(_Section):
         if self.format is not None and self.format not in known:
             raise InputError(f"format {self.format!r}: expected one of {', '.join(known)}")
         name, options = self.format or "of files", self.options()
-        required = [option.name for option in options if option.required] if self._is_generated else ["path"]
-        keys = [*([] if self._is_generated else ["path"]), *(option.name for option in options)]
+        is_generated = self._generator is not None
+        required = [option.name for option in options if option.required] if is_generated else ["path"]
+        keys = [*([] if is_generated else ["path"]), *(option.name for option in options)]
         if self.format is None:
             by_owner = {known.name: [option.name for option in known.options] for known in generators().values()}
             _name_format(self.given, by_owner, {option.name for option in options})
         # A flag of another format that is False counts as not given.
-        refused = {key: value for key, value in self.given.items() if self._is_generated or value is not False}
+        refused = {key: value for key, value in self.given.items() if is_generated or value is not False}
         _refuse_others(refused, name, keys)
         if missing := [key for key in required if key not in self.given]:
             raise InputError(f"format {name}: needs {', '.join(missing)}")
@@ -97,15 +98,14 @@ class SourceSection(_Section):
         _check_ranges(options, self.given)
 
     @property
-    def _is_generated(self) -> bool:
-        return self.format in generators()
+    def _generator(self) -> Generator | None:
+        return generators().get(self.format or "")
 
     def options(self) -> Sequence[Option]:
         """Options of the format or generator; of all formats if none is named."""
-        if self.format in generators():
-            return generators()[self.format or ""].options
-        if self.format in formats():
-            return formats()[self.format or ""].options
+        named = self._generator or formats().get(self.format or "")
+        if named is not None:
+            return named.options
         of_formats = {known.name: known.options for known in formats().values()}
         return [shared.option for shared in merge_options(of_formats).values()]
 
@@ -115,19 +115,17 @@ class SourceSection(_Section):
         Raises:
             InputError, NotFoundError: a number is out of range, or a file does not exist.
         """
-        options = self.values()
-        if self.format in generators():
-            return generators()[self.format or ""].open_edges(**options)
+        options, generator = self.values(), self._generator
+        if generator is not None:
+            return generator.open_edges(**options)
         return open_edges(self.format, self.path, options, undirected=undirected)
 
     def open_vertices(self) -> VertexSource | None:
         """Open the vertex data that come along with the edges; None if there are none."""
-        if self.format not in generators():
-            return bundled_vertices(self.format, self.path, self.values())
-        generator = generators()[self.format or ""]
-        if generator.open_vertices is None:
-            return None
-        return generator.open_vertices(**self.values())
+        options, generator = self.values(), self._generator
+        if generator is None:
+            return bundled_vertices(self.format, self.path, options)
+        return None if generator.open_vertices is None else generator.open_vertices(**options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,13 +170,13 @@ class VerticesSection(_Section):
         return VertexOptions(self.store)
 
     def options(self) -> Sequence[Option]:
-        if self.format in vertex_kinds():
-            return vertex_kinds()[self.format or ""].options
-        return _bundled_options().get(self.format or "", ())
+        kind = vertex_kinds().get(self.format or "")
+        return _bundled_options().get(self.format or "", ()) if kind is None else kind.options
 
     @property
     def is_synthetic(self) -> bool:
-        return self.format in vertex_kinds() and vertex_kinds()[self.format or ""].is_synthetic
+        kind = vertex_kinds().get(self.format or "")
+        return kind is not None and kind.is_synthetic
 
     @property
     def most_classes(self) -> int | None:
