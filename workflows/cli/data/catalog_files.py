@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gnnloom.storage import Dataset
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.remote_folder import without_secrets
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
