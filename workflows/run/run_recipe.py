@@ -64,10 +64,11 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Recipe
 def _options(request: RecipeRequest, checked: RecipeStages) -> dict[str, Any]:
     """Options that must be equal on all ranks: the request, the recipe and the keys of its artifacts."""
     asked = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
-    recipe, keys = checked.found.recipe, checked.found.keys
-    sections = {f"[{name}] {key}": value for name, keys in recipe.values().items() for key, value in keys.items()}
-    alone = {"catalog": recipe.catalog, "relations": recipe.relations, "vertices": recipe.lists}
-    return {**asked, **sections, **alone, **{f"key of the {kind}": key for kind, key in keys.items()}}
+    recipe = checked.found.recipe
+    sections = {f"[{name}] {key}": value for name, values in recipe.values().items() for key, value in values.items()}
+    others = {name: getattr(recipe, name) for name in ("source_name", "catalog", "relations", "lists")}
+    artifacts = {f"key of the {kind}": key for kind, key in checked.found.keys.items()}
+    return {**asked, **sections, **others, **artifacts}
 
 
 def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
