@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -158,7 +158,8 @@ def ingest(
             renamed = stack.enter_context(named_as(called))
             opened = to.open(GivenSource(files, format, values, of_relations, listed))
             _, _, notes = to.store(opened)
-            _log(map(renamed, notes))
+            # Notes name the keywords of functions instead of flags.
+            log_notes(python_text(renamed(note), options_of(IngestOptions)) for note in notes)
         return as_dataset(name, catalog)
 
     return once_per_job(store)
@@ -230,11 +231,6 @@ def generate(
         return as_dataset(name, catalog)
 
     return once_per_job(store)
-
-
-def _log(notes: Iterable[str]) -> None:
-    """Log notes, which name the keywords of functions instead of flags."""
-    log_notes(python_text(note, options_of(IngestOptions)) for note in notes)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Finds the file of a recipe: a given file, or one of the recipes that come with gnnloom."""
+"""Finds the file of a recipe: a given file, or one of the recipes that come with gnnloom.
+
+Imports nothing slow: a shell waits for the names when it completes a command.
+"""
 
 from __future__ import annotations
 
