@@ -46,7 +46,8 @@ from gnnloom.trainer.config.continuation import configure
 from gnnloom.trainer.config.predict_config import PredictConfig
 from gnnloom.trainer.config.stored_predictions import look_up
 from gnnloom.trainer.config.train_config import TrainConfig, command_line
-from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
+from gnnloom.workflows.recipe.bundled import RECIPES
+from gnnloom.workflows.recipe.read import read_recipe
 from support.edge_formats import FORMATS, write_pyg_deflated
 from support.graphs import random_adjacency, store_graph
 from support.links import pairs_of, store_links
@@ -271,7 +272,7 @@ def _stored_targets() -> Iterator[Target]:
     yield Target(
         "recipe",
         lambda folder: shutil.copy(RECIPES / "quick-start.toml", folder / "a.toml"),
-        lambda folder: Recipe.read(folder / "a.toml", folder),
+        lambda folder: read_recipe(folder / "a.toml", folder),
     )
 
 

@@ -13,10 +13,13 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gnnloom.workflows.cli.main import main
+from click.testing import CliRunner
+
+from gnnloom.workflows.cli.main import cli, main
 
 #: Commands that start workers.
 _ON_CLUSTER = re.compile(r"gnnloom (ingest|generate|features|partition|shard|sample) .*(?<!--help)$")
@@ -38,6 +41,14 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else int(left.code is not None)
     return subprocess.CompletedProcess(["gnnloom", *arguments], code, output.getvalue(), errors.getvalue())
+
+
+def answer(catalog: Path, *words: str) -> dict[str, Any]:
+    """Run a command on a catalog with `--json`, and return the object that it prints; its error is raised."""
+    done = CliRunner().invoke(cli, ["--catalog", str(catalog), *words, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def run_here(command: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from gnnloom import Run
-from gnnloom.workflows.recipe.recipe import RECIPES
+from gnnloom.workflows.recipe.bundled import RECIPES
 from support.documents import shown_commands, shown_python, shown_tables
 from support.in_process import run_here
 from support.ogb_folders import write_ogb_binary_folder, write_ogb_folder

@@ -60,7 +60,5 @@ def run(
     root = as_catalog(catalog).root
     request = RecipeRequest(Path(recipe), root, tuple(settings), where, first, until, report, restart)
     with ranks_of_job("gnnloom run", trains=True, is_rank=where == "mpi") as ranks:
-        assignment = run_recipe(request, ranks, Display())
-    if assignment.recipe.train is None:
-        return None
-    return Run(Dataset(assignment.recipe.dataset_path), assignment.workload.found.run.name)
+        found = run_recipe(request, ranks, Display()).found
+    return None if found.recipe.train is None else Run(Dataset(found.recipe.dataset_path), found.run.name)

@@ -9,11 +9,11 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from gnnloom.workflows.recipe.bundled import bundled_recipes
+
 _PROGRAM = "gnnloom"
 #: The variable in which click expects the shell's request.
 _VARIABLE = "_GNNLOOM_COMPLETE"
-#: Recipes that come with gnnloom; not imported from `recipe`, because that takes longer than a shell should wait.
-_RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 @click.command("completion")
@@ -98,8 +98,7 @@ def _runs_of_all(context: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _recipes(context: click.Context, incomplete: str) -> Iterable[str]:  # noqa: ARG001 - a finder
-    included = [file.stem for file in _RECIPES.glob("*.toml")]
-    return included + [str(file) for file in Path().glob("*.toml")]
+    return [*(file.stem for file in bundled_recipes()), *map(str, Path().glob("*.toml"))]
 
 
 #: How to find the names that a parameter may have, by its name.

@@ -11,7 +11,7 @@ import logging
 import signal
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -108,9 +108,12 @@ class LazyGroup(click.Group):
         """Run the subcommand; Ctrl-C exits with the code that shells use for it, whereas click would use 1."""
         # The same key as in output.py, which takes longer to import.
         ctx.meta["gnnloom.started"] = time.perf_counter()
+        # Ctrl-C now raises KeyboardInterrupt, which closes open resources, rather than ending the process at once.
+        ends_at_once = signal.getsignal(signal.SIGINT) is leave_at_once
+        interruptible = handling(signal.SIGINT, signal.default_int_handler) if ends_at_once else nullcontext()
         try:
             # An exception closes everything that is open, including worker processes.
-            with _interruptible(), handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
+            with interruptible, handling(signal.SIGTERM, _terminate), raised_again(_SIGNALS):
                 return super().invoke(ctx)
         except click.UsageError as error:
             report_once(suggested(error) or error, ctx.invoked_subcommand)
@@ -120,12 +123,6 @@ class LazyGroup(click.Group):
         except _Ended:
             say(LINES[signal.SIGTERM], on_stderr=True)
             raise
-
-
-def _interruptible() -> AbstractContextManager[None]:
-    """Inside, Ctrl-C raises KeyboardInterrupt, which closes open resources, rather than ending the process at once."""
-    begins = signal.getsignal(signal.SIGINT) is leave_at_once
-    return handling(signal.SIGINT, signal.default_int_handler) if begins else nullcontext()
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a signal handler

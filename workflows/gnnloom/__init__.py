@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from gnnloom.trainer.loader.loader import Loader
     from gnnloom.workflows.api.catalog import Catalog, Dataset, Run
     from gnnloom.workflows.api.export import export, report
-    from gnnloom.workflows.api.ingest import features, generate, ingest
+    from gnnloom.workflows.api.features import features
+    from gnnloom.workflows.api.ingest import generate, ingest
     from gnnloom.workflows.api.links import draw_hard_negatives, draw_links, read_links, read_ogb_links
     from gnnloom.workflows.api.loader import loader
     from gnnloom.workflows.api.look import look
@@ -92,7 +93,8 @@ _MODULES = {
     "gnnloom.workflows.interop.progress_bars": ["progress"],
     f"{_API}.catalog": ["Catalog", "Dataset", "Run"],
     f"{_API}.export": ["export", "report"],
-    f"{_API}.ingest": ["features", "generate", "ingest"],
+    f"{_API}.features": ["features"],
+    f"{_API}.ingest": ["generate", "ingest"],
     f"{_API}.links": ["draw_hard_negatives", "draw_links", "read_links", "read_ogb_links"],
     f"{_API}.loader": ["loader"],
     f"{_API}.look": ["look"],

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices, of_each_type
 from gnnloom.pipeline.ingest.vertices import vertices_key
 from gnnloom.pipeline.links.relation.stage import kept_graph_key
@@ -14,7 +15,7 @@ from gnnloom.pipeline.links.stage import message_key
 from gnnloom.pipeline.matrix_sort.reverses import reverses_key
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
-from gnnloom.storage.format.artifact import MANIFEST
+from gnnloom.storage.format.artifact import MANIFEST, Artifact
 from gnnloom.storage.runs.checkpoint import checkpoint_epochs
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
@@ -32,13 +33,13 @@ class RecipeFacts:
     """Facts for finding a stage's output: the recipe, and the keys of earlier stages.
 
     Attributes:
-        memory: bytes per worker, which is part of the multilevel partitioner's key.
+        cluster: runs the stages before training; its memory is part of the multilevel partitioner's key.
         keys: the key of each artifact of earlier stages, by stage.
         restart: start the training run over.
     """
 
     recipe: Recipe
-    memory: int
+    cluster: ClusterOptions
     keys: Mapping[str, str]
     restart: bool = False
 
@@ -87,7 +88,8 @@ class RecipeFacts:
             name = find_named(self.dataset, training, lambda each: each.named_with_shards(data).run_name)
             named = named.with_options(run=name)
         epochs = named.optimization.epochs
-        if training.run.name is None and _trained_epochs(self._run_of(named)) > epochs:
+        existing = Run(recipe.dataset_path / "runs" / named.run_name)
+        if training.run.name is None and _trained_epochs(existing) > epochs:
             named = named.with_options(run=f"{named.run.name}-{epochs}")
         return named
 
@@ -141,10 +143,7 @@ class RecipeFacts:
     @property
     def run(self) -> Run:
         """The training run, which may not exist yet."""
-        return self._run_of(self.config)
-
-    def _run_of(self, config: TrainConfig) -> Run:
-        return Run(self.recipe.dataset_path / "runs" / config.run_name)
+        return Run(self.recipe.dataset_path / "runs" / self.config.run_name)
 
     @cached_property
     def is_trained(self) -> bool:
@@ -206,6 +205,10 @@ class RecipeFacts:
     def has(self, kind: str, key: str) -> bool:
         """Whether the dataset has an artifact; artifacts with a manifest are complete, because it is written last."""
         return (self.recipe.dataset_path / kind / key / MANIFEST).exists()
+
+    def stored(self, kind: str, key: str | None) -> Artifact | None:
+        """An artifact of the dataset; None if it does not exist, or if the recipe has none."""
+        return Artifact(self.recipe.dataset_path / kind / key) if key is not None and self.has(kind, key) else None
 
     @contextmanager
     def named_section(self, section: str) -> Iterator[None]:

@@ -14,7 +14,8 @@ from typing import Any, get_args, get_origin
 
 from gnnloom.storage.errors import ExistsError, NotFoundError
 from gnnloom.storage.option import MOST_USED, Group, Option, option_fields
-from gnnloom.workflows.recipe.recipe import SETTLED, list_kinds, section_kinds
+from gnnloom.workflows.recipe.read import list_kinds, section_kinds
+from gnnloom.workflows.recipe.recipe import SETTLED
 from gnnloom.workflows.recipe.sources import source_options, vertices_options
 from gnnloom.workflows.recipe.tables import table_options
 from gnnloom.workflows.recipe.toml.text import toml_value

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, check_report
+from gnnloom.pipeline.cluster.open_cluster import check_report
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.transports.registry import chosen_transport
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages.all_stages import RecipeStages, find_workload
-from gnnloom.workflows.recipe.stages.stage import Projection, StageNeeds
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.stages.all_stages import RecipeStages, find_stages
 from gnnloom.workflows.recipe.stages.vertices import check_trainable
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """A checked recipe, the stages to run, and the cluster for the stages before training."""
-
-    recipe: Recipe
-    workload: RecipeStages
-    cluster: ClusterOptions
-
-    def project(self) -> list[Projection]:
-        """Projected needs of each requested stage that is not done.
-
-        Raises:
-            InputError: the source cannot be read.
-            BudgetError: the ingest does not fit the memory or the disk.
-        """
-        # Imported here, because they load the planning code of every stage.
-        from gnnloom.workflows.recipe.plan.stage_inputs import StageInputs
-        from gnnloom.workflows.recipe.plan.typed_inputs import TypedStageInputs
-
-        inputs = (TypedStageInputs if self.recipe.relations else StageInputs)(self.workload.found, self.cluster)
-        stages = self.workload.stages
-        return [
-            Projection(each, StageNeeds() if each.is_done else each.kind.needs(inputs, each.options)) for each in stages
-        ]
 
 
 @dataclass(frozen=True)
@@ -65,8 +38,8 @@ class RecipeRequest:
     performance_report: Path | None = None
     restart: bool = False
 
-    def check(self, ranks: Ranks | None = None) -> Assignment:
-        """Read the recipe and check everything that can be known before anything runs.
+    def check(self, ranks: Ranks | None = None) -> RecipeStages:
+        """Read the recipe, find its stages, and check everything that can be known before anything runs.
 
         Args:
             ranks: the ranks for training; None if the recipe will not run.
@@ -78,30 +51,24 @@ class RecipeRequest:
             ExistsError: the run's name in the recipe belongs to another training run, and ``restart`` is not given.
             IncompleteError: a stage before ``first`` is not done.
         """
-        recipe = Recipe.read(self.recipe, self.catalog, self.settings)
-        options = replace(
-            recipe.cluster.options(self.cluster),
-            performance_report=self.performance_report,
-            scratch=recipe.cluster.scratch_folder(),
-        )
-        if options.performance_report is not None and options.workers == 0:
+        recipe = read_recipe(self.recipe, self.catalog, self.settings)
+        cluster = recipe.cluster.options(self.cluster, self.performance_report)
+        if cluster.performance_report is not None and cluster.workers == 0:
             raise InputError(
                 f"{recipe.source_name}: [cluster] workers = 0, but --performance-report needs worker processes; set"
                 " workers to 1 or more"
             )
-        check_report(options.performance_report, options.workers)
-        workload = find_workload(recipe, options.memory, restart=self.restart)
+        check_report(cluster.performance_report, cluster.workers)
+        known = find_stages(recipe, cluster, restart=self.restart)
         if recipe.train is not None and not self.restart:
-            workload.found.refuse_other_run()
+            known.found.refuse_other_run()
         # A recipe that makes only a graph needs no vertex data.
         if self.last != "graph" and not recipe.relations:
-            check_trainable(recipe, workload.all_keys.get("vertices"))
-        asked = workload.within(self.first, self.last)
-        if self.restart and "train" not in asked:
-            raise InputError(
-                "a restart starts the training over, but the stages to run are"
-                f" {', '.join(stage.name for stage in asked.stages)}"
-            )
+            check_trainable(known.found)
+        asked = known.within(self.first, self.last)
+        names = [stage.name for stage in asked.stages]
+        if self.restart and "train" not in names:
+            raise InputError(f"a restart starts the training over, but the stages to run are {', '.join(names)}")
         # Any number of ranks can prepare.
         if ranks is not None and asked.needs_ranks:
             wanted, comm = recipe.num_ranks, ranks.comm
@@ -116,4 +83,4 @@ class RecipeRequest:
                     f" {counted(wanted, 'rank')}, or use --set {section}.{key}={comm.size}, or prepare only with"
                     " --until shards"
                 )
-        return Assignment(recipe, asked, options)
+        return asked

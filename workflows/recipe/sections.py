@@ -54,9 +54,7 @@ class DatasetSection:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        # Building the options checks them.
-        self.options()
-        self.typed_options()
+        check_options(self)
 
     def options(self) -> IngestOptions:
         return IngestOptions(self.undirected, self.self_loops, self.ids, self.merge, self.codec)
@@ -269,40 +267,38 @@ class ClusterSection:
 
     def __post_init__(self) -> None:
         check_options(self)
-        self.options("local")
+        parse_memory(self.memory)
 
     @property
     def task_memory(self) -> int:
         """Memory for the tasks of one worker, in bytes."""
         return parse_memory(self.memory)
 
-    def scratch_folder(self) -> Path | None:
-        """Return the folder for temporary files on this machine; None if they go into the dataset.
+    def options(self, where: str, performance_report: Path | None = None) -> ClusterOptions:
+        """Return the cluster to open on this machine.
+
+        Args:
+            where: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
+            performance_report: HTML file for Dask's report, if one is wanted.
 
         Raises:
-            InputError: an environment variable in its name is not set here.
+            InputError: ``where`` is not a cluster, or an environment variable in ``scratch`` is not set here.
         """
-        if self.scratch is None:
-            return None
-        path = os.path.expandvars(self.scratch)
-        if "$" in path:
+        scratch = None if self.scratch is None else os.path.expandvars(self.scratch)
+        if scratch is not None and "$" in scratch:
             raise InputError(f"[cluster] scratch = {self.scratch}: this environment variable is not set here")
-        return user_path(path)
-
-    def options(self, where: str) -> ClusterOptions:
-        """Return the cluster to open for ``where``: ``local``, ``mpi``, a scheduler's address, or a scheduler file.
-
-        Raises:
-            InputError: ``memory`` is not a size, or ``where`` is not a cluster.
-        """
-        memory = self.task_memory
-        if where in {"local", "mpi"}:
-            return ClusterOptions(where, self.workers, memory)
-        if "://" in where:
-            return ClusterOptions("address", None, memory, where)
-        if not Path(where).is_file():
+        kind = where if where in {"local", "mpi"} else "address" if "://" in where else "scheduler-file"
+        if kind == "scheduler-file" and not Path(where).is_file():
             raise InputError(f"--cluster {where}: expected local, mpi, an address such as tcp://host:8786, or a file")
-        return ClusterOptions("scheduler-file", None, memory, where)
+        starts = kind == where
+        return ClusterOptions(
+            kind,
+            self.workers if starts else None,
+            self.task_memory,
+            None if starts else where,
+            performance_report,
+            None if scratch is None else user_path(scratch),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

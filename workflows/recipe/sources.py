@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.sources.format import (
@@ -18,7 +17,7 @@ from gnnloom.pipeline.sources.format import (
     open_vertices,
     vertex_identity,
 )
-from gnnloom.pipeline.sources.generators.generator import generators
+from gnnloom.pipeline.sources.generators.generator import Generator, generators
 from gnnloom.pipeline.sources.reading.files import is_local, shown_location
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
@@ -32,6 +31,9 @@ from gnnloom.storage.option import Option, option, option_field, options_of
 class _Section(ABC):
     """Common base of both sections: a format, its files, and its options as further keys."""
 
+    #: Keys that belong to no format.
+    _own: ClassVar[Collection[str]] = frozenset({"format"})
+
     format: str | None = option(None, "Name of the format; guessed from the names of the files by default.")
     path: tuple[str, ...] = option(
         (), "One or more files, URLs or globs; one folder for formats that are folders.", kind=tuple[str, ...]
@@ -43,9 +45,9 @@ class _Section(ABC):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The keys that were given, except for the format, and their values."""
+        """The keys of the format that were given, and their values."""
         # 0 and False count as given.
-        return {key: value for key, value in asdict(self).items() if value not in (None, ()) and key != "format"}
+        return {key: value for key, value in asdict(self).items() if value not in (None, ()) and key not in self._own}
 
     def values(self) -> dict[str, Any]:
         """Return the options that were given, as keywords."""
@@ -72,7 +74,7 @@ Section = TypeVar("Section")
 class SourceSection(_Section):
     """``[source]``: files in a format, or a generator and its options.
 
-    :func:`source_section` has a key for every option of every format and generator.
+    ``read.py`` adds a key for every option of every format and generator.
     """
 
     def __post_init__(self) -> None:
@@ -80,13 +82,14 @@ class SourceSection(_Section):
         if self.format is not None and self.format not in known:
             raise InputError(f"format {self.format!r}: expected one of {', '.join(known)}")
         name, options = self.format or "of files", self.options()
-        required = [option.name for option in options if option.required] if self._is_generated else ["path"]
-        keys = [*([] if self._is_generated else ["path"]), *(option.name for option in options)]
+        is_generated = self._generator is not None
+        required = [option.name for option in options if option.required] if is_generated else ["path"]
+        keys = [*([] if is_generated else ["path"]), *(option.name for option in options)]
         if self.format is None:
             by_owner = {known.name: [option.name for option in known.options] for known in generators().values()}
             _name_format(self.given, by_owner, {option.name for option in options})
         # A flag of another format that is False counts as not given.
-        refused = {key: value for key, value in self.given.items() if self._is_generated or value is not False}
+        refused = {key: value for key, value in self.given.items() if is_generated or value is not False}
         _refuse_others(refused, name, keys)
         if missing := [key for key in required if key not in self.given]:
             raise InputError(f"format {name}: needs {', '.join(missing)}")
@@ -95,15 +98,14 @@ class SourceSection(_Section):
         _check_ranges(options, self.given)
 
     @property
-    def _is_generated(self) -> bool:
-        return self.format in generators()
+    def _generator(self) -> Generator | None:
+        return generators().get(self.format or "")
 
     def options(self) -> Sequence[Option]:
         """Options of the format or generator; of all formats if none is named."""
-        if self.format in generators():
-            return generators()[self.format or ""].options
-        if self.format in formats():
-            return formats()[self.format or ""].options
+        named = self._generator or formats().get(self.format or "")
+        if named is not None:
+            return named.options
         of_formats = {known.name: known.options for known in formats().values()}
         return [shared.option for shared in merge_options(of_formats).values()]
 
@@ -113,26 +115,24 @@ class SourceSection(_Section):
         Raises:
             InputError, NotFoundError: a number is out of range, or a file does not exist.
         """
-        options = self.values()
-        if self.format in generators():
-            return generators()[self.format or ""].open_edges(**options)
+        options, generator = self.values(), self._generator
+        if generator is not None:
+            return generator.open_edges(**options)
         return open_edges(self.format, self.path, options, undirected=undirected)
 
     def open_vertices(self) -> VertexSource | None:
         """Open the vertex data that come along with the edges; None if there are none."""
-        if self.format not in generators():
-            return bundled_vertices(self.format, self.path, self.values())
-        generator = generators()[self.format or ""]
-        if generator.open_vertices is None:
-            return None
-        return generator.open_vertices(**self.values())
+        options, generator = self.values(), self._generator
+        if generator is None:
+            return bundled_vertices(self.format, self.path, options)
+        return None if generator.open_vertices is None else generator.open_vertices(**options)
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerticesSection(_Section):
     """``[vertices]``: features, labels and split; without a format, the vertex data in the source of the edges.
 
-    :func:`vertices_section` has a key for every option of every kind of vertex data.
+    ``read.py`` adds a key for every option of every kind of vertex data.
     """
 
     format: str | None = option(
@@ -144,6 +144,8 @@ class VerticesSection(_Section):
         None, "Number of synthetic classes; for other formats, the highest number of classes allowed.", kind=int
     )
     store: str = option_field(options_of(VertexOptions)["store"])
+
+    _own: ClassVar = frozenset({"format", "store"})
 
     def __post_init__(self) -> None:
         known = (*vertex_kinds(), *_bundled_options())
@@ -163,23 +165,18 @@ class VerticesSection(_Section):
         # Building the options checks them.
         self.storing()
 
-    @property
-    def given(self) -> dict[str, Any]:
-        # Options of storage do not belong to the format.
-        return {key: value for key, value in super().given.items() if key != "store"}
-
     def storing(self) -> VertexOptions:
         """Options that decide how the data are stored."""
         return VertexOptions(self.store)
 
     def options(self) -> Sequence[Option]:
-        if self.format in vertex_kinds():
-            return vertex_kinds()[self.format or ""].options
-        return _bundled_options().get(self.format or "", ())
+        kind = vertex_kinds().get(self.format or "")
+        return _bundled_options().get(self.format or "", ()) if kind is None else kind.options
 
     @property
     def is_synthetic(self) -> bool:
-        return self.format in vertex_kinds() and vertex_kinds()[self.format or ""].is_synthetic
+        kind = vertex_kinds().get(self.format or "")
+        return kind is not None and kind.is_synthetic
 
     @property
     def most_classes(self) -> int | None:
@@ -205,26 +202,6 @@ class VerticesSection(_Section):
             return vertex_identity(self.format, self.path, self.values())
         opened = source.open_vertices()
         return opened.identity() if opened is not None else None
-
-
-@cache
-def source_section() -> type[SourceSection]:
-    """Make the class of ``[source]``, with a key for every option of every format and generator.
-
-    Raises:
-        InputError: two formats use one name for options of different types, or an option has the name of a method.
-    """
-    return with_keys(SourceSection, source_options())
-
-
-@cache
-def vertices_section() -> type[VerticesSection]:
-    """Make the class of ``[vertices]``, with a key for every option of every kind of vertex data.
-
-    Raises:
-        InputError: as :func:`source_section`.
-    """
-    return with_keys(VerticesSection, vertices_options())
 
 
 def with_keys(section: type[Section], by_owner: Mapping[str, Sequence[Option]]) -> type[Section]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Final, Self
 
 from gnnloom.pipeline.ingest.typed.table import BY_ROW, FEATURE_TYPES, Ends, Table
@@ -14,7 +13,7 @@ from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE
 from gnnloom.storage.artifacts.typed.typed_names import check_relation_names, check_type_name
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Option, option
-from gnnloom.workflows.recipe.sources import whole_path, with_keys
+from gnnloom.workflows.recipe.sources import whole_path
 
 #: Names of the lists.
 LISTS: Final = ("relations", "vertices")
@@ -54,7 +53,7 @@ class _TableSection:
 class RelationSection(_TableSection):
     """``[[relations]]``: the edges of a relation.
 
-    :func:`relation_section` has a key for every option of the formats of tables.
+    ``read.py`` adds a key for every option of the formats of tables.
     """
 
     source: str = option(text="Type of the vertices that edges come from; `*` if lists name the type of each vertex.")
@@ -105,7 +104,7 @@ class RelationSection(_TableSection):
 class ListSection(_TableSection):
     """``[[vertices]]``: a list of the vertices of a type.
 
-    :func:`list_section` has a key for every option of the formats of tables.
+    ``read.py`` adds a key for every option of the formats of tables.
     """
 
     type: str = option(text="Type of the vertices.")
@@ -155,18 +154,6 @@ def _check_named(key: str, name: str, what: str) -> None:
         except InputError as error:
             # The document finds the line of a key by the name at the beginning of the message.
             raise InputError(f"{key}: {error}") from error
-
-
-@cache
-def relation_section() -> type[RelationSection]:
-    """Make the class of ``[[relations]]``, with a key for every option of the formats of tables."""
-    return with_keys(RelationSection, table_options())
-
-
-@cache
-def list_section() -> type[ListSection]:
-    """Make the class of ``[[vertices]]``, with a key for every option of the formats of tables."""
-    return with_keys(ListSection, table_options())
 
 
 def _table_formats() -> Mapping[str, Format]:

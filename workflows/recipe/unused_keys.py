@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.config.fields import names_with_option
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.workflows.recipe.sections import ShardsSection
 from gnnloom.workflows.recipe.toml.document import Document, Mistakes
 
 _ALGORITHM = ("train", "algorithm")
-_MODEL = ("train", "model")
 _PERMUTATION = ("shards", "permutation")
 #: Orders of the vertices that a seed decides.
 _KEYED = ("single", "double")
 
 
-def unused_train_keys(train: TrainConfig) -> dict[str, str]:
-    """Return the keys of ``[train]`` that the algorithm or the model ignores, each with the reason."""
-    algorithm = train.algorithm.kind
+def unused_train_keys(train: TrainConfig) -> dict[str, tuple[str, tuple[str, str]]]:
+    """Return the keys of ``[train]`` that the algorithm or the model ignores, each with the reason and its cause."""
+    owners = ("algorithm", ALGORITHMS, train.algorithm.name), ("model", MODELS, train.model.name)
     unused = {}
-    for name in declared_options():
-        if name not in algorithm.options:
-            able = _quoted([known.name for known in ALGORITHMS.values() if name in known.options])
-            lacks = f"algorithm {algorithm.name} has no such option"
-            unused[name] = f"{lacks}; remove the key, or choose [train] algorithm = {able}"
-    for name, owners in _model_options().items():
-        if train.model.name not in owners:
-            unused[name] = (
-                f"model {train.model.name} has no such option; remove the key, or choose [train] model ="
-                f" {_quoted(owners)}"
-            )
+    for what, kinds, chosen in owners:
+        for name in dict.fromkeys(option for kind in kinds.values() for option in kind.options):
+            able = names_with_option(kinds, name)
+            if chosen not in able:
+                lacks = f"{what} {chosen} has no such option"
+                why = f"{lacks}; remove the key, or choose [train] {what} = {_quoted(able)}"
+                unused[name] = why, ("train", what)
     return unused
-
-
-def _model_options() -> dict[str, list[str]]:
-    owners: dict[str, list[str]] = {}
-    for name, kind in MODELS.items():
-        for option in kind.options:
-            owners.setdefault(option, []).append(name)
-    return owners
 
 
 def refuse_unused_train_keys(document: Document, train: TrainConfig) -> None:
@@ -47,10 +35,10 @@ def refuse_unused_train_keys(document: Document, train: TrainConfig) -> None:
     Raises:
         InputError: one was given; names its line.
     """
-    models, mistakes = _model_options(), Mistakes()
-    for name, why in unused_train_keys(train).items():
+    mistakes = Mistakes()
+    for name, (why, cause) in unused_train_keys(train).items():
         with mistakes.noted():
-            document.refuse_unused("train", [name], why, [_MODEL if name in models else _ALGORITHM])
+            document.refuse_unused("train", [name], why, [cause])
     mistakes.check()
 
 

@@ -21,14 +21,14 @@ from gnnloom.storage.shared_memory import remove_abandoned
 from gnnloom.trainer.comm.transports.registry import lender
 from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.formatting import readable_bytes
-from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.found import RecipeFacts
 
 if TYPE_CHECKING:
     from gnnloom.trainer.comm.communicator import Communicator
 
 
 @contextmanager
-def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOptions | None]:
+def cluster_of_ranks(ranks: Ranks, found: RecipeFacts) -> Iterator[ClusterOptions | None]:
     """Make a cluster of the ranks of a job, if requested. Collective.
 
     Fewer than three ranks cannot be scheduler, client and worker: then the first rank runs the tasks in its process.
@@ -41,7 +41,7 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
         CollectiveError: a machine has too little memory, no interface reaches rank 0's machine from all others, not all
             ranks see the scratch folder, or the transport has no communicator for Dask.
     """
-    options, section, comm = assignment.cluster, assignment.recipe.cluster, ranks.comm
+    options, section, comm = found.cluster, found.recipe.cluster, ranks.comm
     if comm is None:
         yield options
         return
@@ -61,7 +61,7 @@ def cluster_of_ranks(ranks: Ranks, assignment: Assignment) -> Iterator[ClusterOp
         available = memory_per_rank(ranks_here)
         if options.memory > available:
             raise InputError(
-                f"{assignment.recipe.source_name}: [cluster] memory = {section.memory}, but each of the {ranks_here}"
+                f"{found.recipe.source_name}: [cluster] memory = {section.memory}, but each of the {ranks_here}"
                 f" ranks on this machine gets {readable_bytes(available)}: lower it, or start fewer ranks"
             )
 

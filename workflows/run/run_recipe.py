@@ -17,9 +17,9 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
-from gnnloom.trainer.config.fields import Config
 from gnnloom.trainer.job.ranks import Ranks
-from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
+from gnnloom.workflows.recipe.request import RecipeRequest
+from gnnloom.workflows.recipe.stages.all_stages import RecipeStages
 from gnnloom.workflows.recipe.stages.predict import write_output
 from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, Prepares, Stage
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
@@ -27,8 +27,11 @@ from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 logger = logging.getLogger(__name__)
 
 
-def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assignment:
+def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> RecipeStages:
     """Run the stages of a recipe that are not done. Collective on the ranks of a job.
+
+    Returns:
+        The requested stages, as they were before.
 
     Raises:
         GnnloomError: the recipe or its input cannot be used, or a stage failed; on the ranks of a job a
@@ -37,41 +40,35 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Assign
     """
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
     checked = ranks.agree(lambda: request.check(ranks), lambda checked: _options(request, checked))
-    done = ranks.on_first(lambda: [stage.is_done for stage in checked.workload.stages])
-    known = zip(checked.workload.stages, done, strict=True)
-    stages = tuple(replace(stage, is_done=is_done) for stage, is_done in known)
-    workload = replace(checked.workload, stages=stages)
-    assignment = replace(checked, workload=workload)
+    done = ranks.on_first(lambda: [stage.is_done for stage in checked.stages])
+    known = zip(checked.stages, done, strict=True)
+    requested = replace(checked, stages=tuple(replace(stage, is_done=is_done) for stage, is_done in known))
 
     def work(options: ClusterOptions) -> None:
         # Interrupted only inside the cluster, which must be closed properly: that ends the other ranks' part.
         with open_cluster(options) as cluster, display.phases(), ranks.working_for_all():
-            prepare(assignment, cluster)
+            prepare(requested, cluster)
 
-    if workload.needs_preparation:
-        with cluster_of_ranks(ranks, assignment) as options:
+    if requested.needs_preparation:
+        with cluster_of_ranks(ranks, requested.found) as options:
             # Ranks that have served sleep until the client is done; a failure of the client is raised on all ranks.
             ranks.agree(lambda: None if options is None else work(options))
-    for stage in undone(workload.on_ranks):
+    for stage in undone(requested.on_ranks):
         if isinstance(stage.kind, OnRanks):
-            stage.kind.run(workload.found, stage.options, ranks, display)
-    if "predict" in workload:
-        write_output(workload.found, ranks)
-    return assignment
+            stage.kind.run(requested.found, stage.options, ranks, display)
+    if any(stage.name == "predict" for stage in requested.stages):
+        write_output(requested.found, ranks)
+    return requested
 
 
-def _options(request: RecipeRequest, assignment: Assignment) -> dict[str, Any]:
+def _options(request: RecipeRequest, checked: RecipeStages) -> dict[str, Any]:
     """Options that must be equal on all ranks: the request, the recipe and the keys of its artifacts."""
     asked = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
-    sections: dict[str, Any] = {}
-    for section in dataclasses.fields(assignment.recipe):
-        content = getattr(assignment.recipe, section.name)
-        if dataclasses.is_dataclass(content) and not isinstance(content, type):
-            values = content.values() if isinstance(content, Config) else dataclasses.asdict(content)
-            sections |= {f"[{section.name}] {name}": value for name, value in values.items()}
-        else:
-            sections[section.name] = content
-    return {**asked, **sections, **{f"key of the {kind}": key for kind, key in assignment.workload.all_keys.items()}}
+    recipe = checked.found.recipe
+    sections = {f"[{name}] {key}": value for name, values in recipe.values().items() for key, value in values.items()}
+    others = {name: getattr(recipe, name) for name in ("source_name", "catalog", "relations", "lists")}
+    artifacts = {f"key of the {kind}": key for kind, key in checked.found.keys.items()}
+    return {**asked, **sections, **others, **artifacts}
 
 
 def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
@@ -86,24 +83,24 @@ def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
         logger.info("%s: done in %.1f s (%s)", stage.name, time.perf_counter() - started, stage.key)
 
 
-def prepare(assignment: Assignment, cluster: Cluster) -> None:
+def prepare(requested: RecipeStages, cluster: Cluster) -> None:
     """Run the unfinished stages that come before the stages of the ranks.
 
     Raises:
         GnnloomError: a stage failed, or the vertex data do not fit the training.
     """
-    dataset = Catalog(assignment.recipe.catalog).create(assignment.recipe.dataset.name)
-    for stage in undone(assignment.workload.preparation):
+    recipe = requested.found.recipe
+    dataset = Catalog(recipe.catalog).create(recipe.dataset.name)
+    for stage in undone(requested.preparation):
         if isinstance(stage.kind, Prepares):
-            stage.kind.prepare(assignment.workload.found, stage.options, dataset, cluster)
+            stage.kind.prepare(requested.found, stage.options, dataset, cluster)
 
 
-def summary(assignment: Assignment) -> dict[str, Any]:
+def summary(requested: RecipeStages) -> dict[str, Any]:
     """Return the keys and digests of the artifacts that the stages made, and the result of the run."""
-    recipe, workload = assignment.recipe, assignment.workload
-    dataset = Catalog(recipe.catalog)[recipe.dataset.name]
-    made = [stage for stage in workload.stages if stage.kind.makes_artifact]
+    dataset = requested.found.dataset
+    made = [stage for stage in requested.stages if stage.kind.makes_artifact]
     digests = {stage.name: Artifact(dataset.path / stage.name / stage.key).digest for stage in made}
-    keys = {stage.name: stage.key for stage in workload.stages}
-    result = Run.open(dataset, workload.found.run.name).result() if "train" in workload else {}
+    keys = {stage.name: stage.key for stage in requested.stages}
+    result = Run.open(dataset, requested.found.run.name).result() if "train" in keys else {}
     return {"dataset": dataset.name, "catalog": str(dataset.path.parent), "keys": keys, "digests": digests, **result}

@@ -11,7 +11,9 @@ from pathlib import Path
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
-from gnnloom.workflows.recipe.recipe import Recipe, find_recipe
+from gnnloom.workflows.recipe.bundled import find_recipe
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.recipe.sections import SlurmSection
 
@@ -42,7 +44,7 @@ def write_jobs(request: RecipeRequest, folder: Path) -> Jobs:
     Raises:
         InputError: the recipe cannot be used, its jobs could not run, or ``folder`` cannot be created.
     """
-    recipe = Recipe.read(request.recipe, request.catalog, request.settings)
+    recipe = read_recipe(request.recipe, request.catalog, request.settings)
     # Refuse settings that are certain to fail when a job begins, which may be after days in the queue.
     if recipe.cluster.task_memory > recipe.slurm.rank_memory:
         raise InputError(

@@ -13,7 +13,8 @@ import pytest
 
 import gnnloom
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.recipe.sources import SourceSection, vertices_section
+from gnnloom.workflows.recipe.read import section_kinds
+from gnnloom.workflows.recipe.sources import SourceSection
 
 FRAME = pd.DataFrame({
     "id": [2, 0, 1], "age": [3.0, None, 2], "sector": ["b", "a", None], "emb": [[1.0, 2], [3, 4], [5, 6]],
@@ -120,7 +121,7 @@ def test_a_recipe_reads_columns_of_a_table(tmp_path: Path) -> None:
         "label": f"{tmp_path}/t.csv:sector",
         "missing": "mean",
     }
-    section = vertices_section()(**keys).anywhere()
+    section = section_kinds()["vertices"](**keys).anywhere()
     source = section.open(SourceSection(path=("edges.txt",)), gnnloom.Catalog()["g"].graph())
     assert source is not None
     assert source.arrays == ("feature", "label")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,12 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.cli.main import cli
 from support.edge_formats import FORMATS
+from support.in_process import answer
 
 
 def run(catalog: Catalog, *arguments: str) -> Any:
     """Run a command and return the JSON that it prints; its error is raised."""
-    result = CliRunner().invoke(
-        cli, ["--catalog", str(catalog.root), *arguments, "--workers", "0", "--json"], catch_exceptions=False
-    )
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return answer(catalog.root, *arguments, "--workers", "0")
 
 
 def usage_error(catalog: Catalog, *arguments: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -18,6 +17,7 @@ from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.main import cli
 from support.graphs import random_adjacency, store_graph
+from support.in_process import answer
 
 
 @pytest.fixture
@@ -32,13 +32,6 @@ def call(root: Path, *words: str) -> Result:
     return CliRunner().invoke(cli, ["--catalog", str(root), *words])
 
 
-def succeed(root: Path, *words: str) -> dict[str, Any]:
-    done = call(root, *words, "--json")
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def graph_of(root: Path, kind: str, key: str) -> str:
     return str(Catalog(root)["web"].find(kind, key).inputs["graph"])
 
@@ -50,8 +43,8 @@ HERE = ("--workers", "0")
 def test_the_message_graph_is_partitioned_and_sharded_beside_the_whole_graph(root: Path) -> None:
     links = gnnloom.draw_links("web", catalog=root, workers=0)
     for flags in ((), ("--links",)):
-        parts = succeed(root, "partition", "web", "--parts", "1", *flags, *HERE)
-        shards = succeed(root, "shard", "web", "--parts", "1", *(flags or ("--partition", parts["key"])), *HERE)
+        parts = answer(root, "partition", "web", "--parts", "1", *flags, *HERE)
+        shards = answer(root, "shard", "web", "--parts", "1", *(flags or ("--partition", parts["key"])), *HERE)
         assert graph_of(root, "partition", parts["key"]) == graph_of(root, "shards", shards["key"])
         assert (graph_of(root, "shards", shards["key"]) == links.message_graph) == bool(flags)
     run = gnnloom.train("web", ranks=1, catalog=root, task="link", epochs=1, hidden=(4,), link_batch=0)
@@ -93,14 +86,14 @@ def test_a_training_without_shards_names_the_commands_that_make_them(root: Path,
     ]
     assert {each[0] for each in commands} == ({"partition", "shard"} if algorithm == "p2p" else {"shard"})
     for each in commands:
-        succeed(root, *each, *HERE)
-    assert succeed(root, *words)["peak_memory"]
+        answer(root, *each, *HERE)
+    assert answer(root, *words)["peak_memory"]
 
 
 def test_a_plan_is_for_the_message_graph(root: Path) -> None:
     links = gnnloom.draw_links("web", catalog=root, workers=0)
     options = ("plan", "web", "--task", "link", "--ranks", "2")
-    assert succeed(root, *options) == succeed(root, *options, "--graph", links.message_graph)
+    assert answer(root, *options) == answer(root, *options, "--graph", links.message_graph)
 
 
 def test_what_cannot_be_chosen_is_refused(root: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.workflows.cli.main import cli
 from support.commands import artifact_digests
 from support.graphs import random_adjacency, store_graph
+from support.in_process import answer
 from support.links import pairs_of
 from support.ogb_folders import write_ogb_link_folder
 from support.stopping import StoppingCluster
@@ -36,13 +36,6 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["--catalog", str(root), *arguments], catch_exceptions=False)
-
-
-def answer(root: Path, *arguments: str) -> dict[str, Any]:
-    done = run(root, *arguments, "--json")
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def test_links_are_planned_made_and_found_again(root: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.interop import export
 from gnnloom.workflows.interop.graph_libraries import vertex_arrays
+from support.in_process import answer
 
 EDGES = [("Doe, Jane", "bob"), ("bob", "é"), ("é", "Doe, Jane"), ("zoë", "bob")]
 NAMES = ["Doe, Jane", "bob", "zoë", "é"]
@@ -24,9 +24,7 @@ LABELS = np.array([[0, 1], [1, -1], [1, 1], [-1, -1]])
 
 def run(catalog: Catalog, *arguments: str) -> Any:
     """Run a command and return its JSON output; raises its error."""
-    result = CliRunner().invoke(cli, ["--catalog", str(catalog.root), *arguments, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return answer(catalog.root, *arguments)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from gnnloom.trainer.planner.profile import open_profile, store_profile
 from gnnloom.trainer.planner.stored import settle_algorithm
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.cli.runs.simulate import RankList
+from support.in_process import answer
 from support.problems import problem
 from support.reported_runs import draw_few_pixels
 
@@ -38,13 +39,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def invoke(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["--catalog", str(folder), *arguments], catch_exceptions=False)
-
-
-def answer(folder: Path, *arguments: str) -> dict[str, Any]:
-    done = invoke(folder, *arguments, "--json")
-    assert done.exit_code == 0, done.output
-    content: dict[str, Any] = json.loads(done.stdout)
-    return content
 
 
 @pytest.mark.parametrize("ranks", ["0", "4097", str(1 << 62)])

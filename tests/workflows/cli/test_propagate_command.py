@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, InputError, NotFoundError
 from gnnloom.trainer.job.stop import STOPPED_PROPAGATION, StoppedError
 from gnnloom.workflows.cli.main import cli
+from support.in_process import answer
 from support.lone_training import LoneLauncher, install
 from support.problems import problem
 from support.propagated import reference_steps
@@ -37,24 +37,21 @@ def run(root: Path, *words: str) -> Result:
     return CliRunner().invoke(cli, ["--catalog", str(root), "propagate", *words], catch_exceptions=False)
 
 
-def answer(root: Path, *words: str) -> dict[str, Any]:
-    done = run(root, *words, "--json")
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def propagated(root: Path, *words: str) -> dict[str, Any]:
+    return answer(root, "propagate", *words)
 
 
 def test_steps_are_planned_made_and_found_again(root: Path, launcher: LoneLauncher) -> None:
     words = ("web", "--steps", "2", "--normalization", "mean")
-    planned = answer(root, *words, "--plan")
+    planned = propagated(root, *words, "--plan")
     assert (planned["adjacency"], planned["columns"], planned["passes"]) == ("memory", 5, 1)
     assert planned["nonzeros"] == GIVEN.adjacency.nnz
     assert planned["bytes_written"] == 2 * 4 * 60 * 5
     assert not (root / "web" / "propagated").exists()
-    made = answer(root, *words, "--memory", "1G")
+    made = propagated(root, *words, "--memory", "1G")
     assert (made["key"], made["reused"], made["stored_steps"]) == (planned["key"], False, [1, 2])
     assert {"seconds", "bytes_read", "peak_memory", "nonzeros", "columns_at_a_time"} <= made.keys()
-    found = answer(root, *words, "--adjacency", "disk")
+    found = propagated(root, *words, "--adjacency", "disk")
     assert (found["key"], found["reused"], found["ranks"]) == (made["key"], True, 1)
     assert launcher.jobs == 1
     expected = reference_steps(GIVEN.adjacency, GIVEN.feature, 2, "mean")
@@ -68,7 +65,7 @@ def test_the_function_has_the_options_of_the_command(root: Path, launcher: LoneL
     assert (made.num_steps, made.steps, made.ppr) == (4, (4,), 0.25)
     expected = reference_steps(GIVEN.adjacency, GIVEN.feature, 4, "symmetric", 0.25)
     np.testing.assert_allclose(made.read(4), expected[3], rtol=1e-5, atol=1e-5)
-    assert answer(root, "web", "--steps", "4", "--ppr", "0.25")["key"] == made.artifact.key
+    assert propagated(root, "web", "--steps", "4", "--ppr", "0.25")["key"] == made.artifact.key
     assert not list((root / "scratch").iterdir())
     labels = gnnloom.propagate(gnnloom.Catalog(root)["web"], of="label", steps=1, normalization="none")
     assert (labels.of, labels.num_features) == ("label", 3)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,6 +10,7 @@ from click.testing import CliRunner, Result
 import gnnloom
 from gnnloom.storage import Catalog
 from gnnloom.workflows.cli.main import cli
+from support.in_process import answer
 from support.lone_training import install
 from support.problems import problem
 from support.sampled import store_for_sampling
@@ -28,13 +27,6 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["--catalog", str(root), *arguments], catch_exceptions=False)
-
-
-def answer(root: Path, *arguments: str) -> dict[str, Any]:
-    done = run(root, *arguments, "--json")
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def test_samples_are_planned_made_found_again_and_trained_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import ExistsError, InputError
 from gnnloom.storage.runs.run import Run
 from gnnloom.workflows.cli.main import cli
+from support.in_process import answer
 from support.lone_training import LoneLauncher, install
 
 MADE = ("--hidden", "4", "--epochs", "3", "--lr", "0.1", "--threads", "1")
@@ -53,9 +54,7 @@ def invoke(catalog: Catalog, *arguments: str) -> Result:
 
 
 def told(catalog: Catalog, *arguments: str) -> dict[str, Any]:
-    content = json.loads(invoke(catalog, *arguments, "--json").stdout)
-    assert isinstance(content, dict)
-    return content
+    return answer(catalog.root, *arguments)
 
 
 def files(run: Run) -> dict[Path, int]:

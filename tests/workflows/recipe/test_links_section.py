@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import gnnloom
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage import Catalog
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.stages.all_stages import find_stages
+from support.in_process import answer
 
 RECIPE = """
 [dataset]
@@ -51,11 +50,7 @@ def write(folder: Path, text: str = RECIPE) -> Path:
 
 
 def run(path: Path, root: Path, *words: str) -> dict[str, Any]:
-    command = ["--catalog", str(root), "run", str(path), "--json", *words]
-    done = CliRunner().invoke(cli, command, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return answer(root, "run", str(path), *words)
 
 
 def plan(path: Path, root: Path) -> dict[str, Any]:
@@ -65,7 +60,7 @@ def plan(path: Path, root: Path) -> dict[str, Any]:
 @pytest.mark.slow
 def test_later_stages_read_the_graph_without_held_out_edges(tmp_path: Path) -> None:
     path, root = write(tmp_path), tmp_path / "catalog"
-    workload = find_workload(Recipe.read(path, root), 1 << 30)
+    workload = find_stages(read_recipe(path, root), ClusterOptions())
     assert [stage.name for stage in workload.stages] == ["graph", "vertices", "links", "partition", "shards"]
     planned = plan(path, root)
     phases = {phase["phase"]: phase for phase in planned["links"]["phases"]}
@@ -76,7 +71,7 @@ def test_later_stages_read_the_graph_without_held_out_edges(tmp_path: Path) -> N
     run(path, root)
     dataset = Catalog(root)["net"]
     links = dataset.links()
-    assert links.artifact.key == workload.all_keys["links"]
+    assert links.artifact.key == workload.found.keys["links"]
     for artifact in (dataset.partition(2).artifact, dataset.row_shards(2).artifact):
         assert artifact.inputs["graph"] == links.message_graph
     assert dataset.vertices().artifact.inputs["graph"] == links.graph
@@ -85,7 +80,7 @@ def test_later_stages_read_the_graph_without_held_out_edges(tmp_path: Path) -> N
     assert links.num_pairs["test"] == edges // 5
     assert graph.nnz - message.nnz == 2 * sum(links.num_pairs.values())
 
-    again = find_workload(Recipe.read(path, root), 1 << 30)
+    again = find_stages(read_recipe(path, root), ClusterOptions())
     assert all(stage.is_done for stage in again.stages)
     assert all(stage["done"] for stage in plan(path, root).values())
     # Another seed makes other links, another graph and other shards, of the same source and vertex data.
@@ -125,7 +120,7 @@ def test_links_are_made_again_if_their_graph_is_gone(tmp_path: Path) -> None:
     links: Links = dataset.links()
     before = Artifact(dataset.path / "graph" / links.message_graph).digest
     dataset.remove_artifact("graph", links.message_graph)
-    first = find_workload(Recipe.read(path, root), 1 << 30).stages[:3]
+    first = find_stages(read_recipe(path, root), ClusterOptions()).stages[:3]
     assert [stage.name for stage in first if not stage.is_done] == ["links"]
     run(path, root, "--until", "links")
     assert Artifact(dataset.path / "graph" / links.message_graph).digest == before
@@ -158,7 +153,7 @@ def test_the_latest_edges_are_held_out(tmp_path: Path) -> None:
     planned = plan(path, root)
     run(path, root, "--until", "links")
     dataset = Catalog(root)["net"]
-    assert dataset.links().artifact.key == find_workload(Recipe.read(path, root), 1 << 30).all_keys["links"]
+    assert dataset.links().artifact.key == find_stages(read_recipe(path, root), ClusterOptions()).found.keys["links"]
     assert dataset.links().pair("test").min() == 33
     assert not dataset.graph(dataset.links().message_graph).weighted
     assert planned["links"]["disk"] > 0
@@ -177,4 +172,4 @@ def test_the_latest_edges_are_held_out(tmp_path: Path) -> None:
 def test_wrong_keys_are_refused(tmp_path: Path, before: str, after: str, message: str) -> None:
     assert before in RECIPE
     with pytest.raises(InputError, match=message):
-        Recipe.read(write(tmp_path, RECIPE.replace(before, after)), tmp_path)
+        read_recipe(write(tmp_path, RECIPE.replace(before, after)), tmp_path)

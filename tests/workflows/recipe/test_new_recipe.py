@@ -10,7 +10,8 @@ import pytest
 
 from gnnloom.storage.errors import ExistsError
 from gnnloom.storage.option import MOST_USED, Group
-from gnnloom.workflows.recipe.recipe import SECTIONS, Recipe
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.recipe import SECTIONS
 from gnnloom.workflows.recipe.reference import new_recipe, recipe_sections, write_new_recipe
 
 
@@ -30,7 +31,7 @@ def test_every_section_and_key_has_help() -> None:
 def test_a_new_recipe_is_valid_and_has_every_key(tmp_path: Path) -> None:
     path = tmp_path / "My Graph.toml"
     write_new_recipe(path)
-    recipe = Recipe.read(path, tmp_path)
+    recipe = read_recipe(path, tmp_path)
     assert recipe.dataset.name == "my-graph"
     assert recipe.train is not None
     sections = {
@@ -49,8 +50,8 @@ def test_the_defaults_of_a_new_recipe_are_those_of_the_recipe(tmp_path: Path) ->
     bare.write_text('[dataset]\nname = "new"\n[source]\nformat = "sbm"\nvertices = 9\nedges = 9\n[train]\n[predict]\n')
     settings = [f"{name}.{key}={value}" for name, keys in kept.items() for key, value in keys.items()]
     given = [setting.replace("=True", "=true").replace("=False", "=false") for setting in settings]
-    empty = Recipe.read(bare, tmp_path)
-    assert Recipe.read(bare, tmp_path, given) == empty
+    empty = read_recipe(bare, tmp_path)
+    assert read_recipe(bare, tmp_path, given) == empty
     assert empty.training.values().items() >= _comparable(shown["train"]).items()
 
 

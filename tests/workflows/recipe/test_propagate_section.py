@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.launch import prepare_propagation
 from gnnloom.workflows.api.recipe import run
-from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.stages.all_stages import find_stages
+from support.in_process import answer
 from support.lone_training import install
 
 RECIPE = """
@@ -54,10 +53,7 @@ def write(folder: Path, text: str = RECIPE) -> Path:
 
 
 def command(path: Path, root: Path, *words: str) -> dict[str, Any]:
-    done = CliRunner().invoke(cli, ["--catalog", str(root), "run", str(path), *words, "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return answer(root, "run", str(path), *words)
 
 
 def planned(path: Path, root: Path) -> dict[str, Any]:
@@ -70,7 +66,7 @@ def test_one_file_goes_from_raw_data_to_a_training_on_propagated_rows(
 ) -> None:
     install(monkeypatch)
     path, root = write(tmp_path), tmp_path / "catalog"
-    workload = find_workload(Recipe.read(path, root), 1 << 30)
+    workload = find_stages(read_recipe(path, root), ClusterOptions())
     names = [stage.name for stage in workload.stages]
     assert names == ["graph", "vertices", "partition", "shards", "propagated", "train"]
     before = planned(path, root)
@@ -79,10 +75,10 @@ def test_one_file_goes_from_raw_data_to_a_training_on_propagated_rows(
     assert stored is not None
     dataset = Catalog(root)["net"]
     found = dataset.propagated()
-    assert found.artifact.key == workload.all_keys["propagated"]
+    assert found.artifact.key == workload.found.keys["propagated"]
     assert (found.steps, found.normalization) == ((1, 2), "symmetric")
     assert stored.config()["propagated"] == found.artifact.key
-    assert all(stage.is_done for stage in find_workload(Recipe.read(path, root), 1 << 30).stages)
+    assert all(stage.is_done for stage in find_stages(read_recipe(path, root), ClusterOptions()).stages)
     assert all(stage["done"] for stage in planned(path, root).values())
     # The plan before there was anything is that of the command on the shards.
     config = PropagateConfig.of(catalog=str(root), dataset="net", steps=2, memory=2 << 30, threads=1)
@@ -112,7 +108,7 @@ def test_a_recipe_may_end_with_propagated_values(tmp_path: Path, monkeypatch: py
     assert done["keys"]["propagated"] == found.artifact.key
     assert done["digests"]["propagated"] == found.artifact.digest
     assert (found.steps, found.ppr) == ((2,), 0.2)
-    assert Recipe.read(path, root).num_ranks == 1
+    assert read_recipe(path, root).num_ranks == 1
 
 
 def test_too_little_memory_is_refused_by_the_plan(tmp_path: Path) -> None:
@@ -144,4 +140,4 @@ def test_too_little_memory_is_refused_by_the_plan(tmp_path: Path) -> None:
 def test_what_nothing_reads_is_refused(tmp_path: Path, before: str, after: str, message: str) -> None:
     assert before in RECIPE
     with pytest.raises(InputError, match=message):
-        Recipe.read(write(tmp_path, RECIPE.replace(before, after, 1)), tmp_path / "catalog")
+        read_recipe(write(tmp_path, RECIPE.replace(before, after, 1)), tmp_path / "catalog")

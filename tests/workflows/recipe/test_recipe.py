@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import GnnloomError, InputError, NotFoundError
-from gnnloom.workflows.recipe.recipe import RECIPES, Recipe
+from gnnloom.workflows.recipe.bundled import RECIPES
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.recipe.stages.all_stages import STAGES, find_workload
+from gnnloom.workflows.recipe.stages.all_stages import STAGES, find_stages
 from gnnloom.workflows.run.slurm import write_jobs
 
 GOOD = """\
@@ -35,7 +38,7 @@ BUNDLED = sorted(path.stem for path in RECIPES.glob("*.toml"))
 def read(folder: Path, text: str = GOOD, *settings: str) -> Recipe:
     path = folder / "recipe.toml"
     path.write_text(text)
-    return Recipe.read(path, folder / "catalog", settings)
+    return read_recipe(path, folder / "catalog", settings)
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000])
@@ -246,7 +249,7 @@ def test_the_stored_type_of_features_changes_the_vertex_data_and_what_reads_them
     keys = {}
     for text in (GOOD, GOOD + '[vertices]\nstore = "float32"\n', GOOD + '[vertices]\nstore = "float16"\n'):
         recipe = read(tmp_path, text)
-        keys[recipe.vertices.store, len(text)] = dict(find_workload(recipe, 1 << 30).all_keys)
+        keys[recipe.vertices.store, len(text)] = dict(find_stages(recipe, ClusterOptions()).found.keys)
         assert read(tmp_path, recipe.to_toml()).vertices == recipe.vertices
     default, whole, half = keys.values()
     assert default == whole
@@ -262,7 +265,7 @@ def test_a_recipe_without_training_stops_at_the_shards(tmp_path: Path) -> None:
     text = GOOD.partition("[train]")[0]
     recipe = read(tmp_path, text + "[partition]\nparts = 3\n")
     assert recipe.train is None
-    workload = find_workload(recipe, 1 << 30)
+    workload = find_stages(recipe, ClusterOptions())
     assert [stage.name for stage in workload.stages] == ["graph", "vertices", "partition", "shards"]
     assert read(tmp_path, recipe.to_toml()).partition == recipe.partition
     grid = read(tmp_path, text + "[shards]\ngrid = [2, 3]\n")
@@ -303,26 +306,26 @@ def test_an_invalid_setting_is_named(tmp_path: Path, setting: str, message: str)
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="quick-start"):
-        Recipe.read(tmp_path / "none.toml", CATALOG)
+        read_recipe(tmp_path / "none.toml", CATALOG)
     files = GOOD.replace('"sbm"', '"snap"').replace("vertices = 100", 'path = "none.txt"').replace("edges = 500\n", "")
     with pytest.raises(NotFoundError, match=r"recipe\.toml: \[source\] .*none\.txt"):
-        find_workload(read(tmp_path, files), 1 << 30)
+        find_stages(read(tmp_path, files), ClusterOptions())
     tables = GOOD + '[vertices]\nformat = "files"\nfeature = "none.npy"\n'
     with pytest.raises(NotFoundError, match=r"recipe\.toml: \[vertices\] .*none\.npy"):
-        find_workload(read(tmp_path, tables), 1 << 30)
+        find_stages(read(tmp_path, tables), ClusterOptions())
 
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_a_bundled_recipe_and_its_resolved_form_are_equal(tmp_path: Path, name: str) -> None:
-    recipe = Recipe.read(Path(name), tmp_path)
+    recipe = read_recipe(Path(name), tmp_path)
     saved = tmp_path / "saved.toml"
     saved.write_text(recipe.to_toml())
-    again = Recipe.read(saved, tmp_path / "elsewhere")
+    again = read_recipe(saved, tmp_path / "elsewhere")
     assert dataclasses.replace(again, source_name=recipe.source_name) == recipe
 
 
 def test_stages_in_the_wrong_order_or_before_their_inputs_are_refused(tmp_path: Path) -> None:
-    workload = find_workload(read(tmp_path), 1 << 30)
+    workload = find_stages(read(tmp_path), ClusterOptions())
     assert [stage.name for stage in workload.stages] == [
         name for name in STAGES[:-1] if name not in {"links", "samples", "propagated", "transpose"}
     ]
@@ -341,7 +344,7 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         '[dataset]\nname = "Tiny"\n[source]\nformat = "sbm"\nedges = "many"\n[trian]\n[train]\nlrr = 1\nepochs = "x"\n'
     )
     with pytest.raises(InputError) as found:
-        Recipe.read(path, tmp_path)
+        read_recipe(path, tmp_path)
     heading, *lines = str(found.value).splitlines()
     assert heading == "5 mistakes:"
     assert [int(line.partition("line ")[2].partition(":")[0]) for line in lines] == [6, 2, 5, 8, 9]
@@ -350,6 +353,6 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         "[partition]\nparts = 4\n[train]\nranks = 3\nheads = 2\nsumma_width = 64\n[samples]\nepochs = 3\n"
     )
     with pytest.raises(InputError) as found:
-        Recipe.read(path, tmp_path)
+        read_recipe(path, tmp_path)
     lines = str(found.value).splitlines()[1:]
     assert sorted(int(line.partition("line ")[2].partition(":")[0]) for line in lines) == [8, 10, 13, 14, 16]

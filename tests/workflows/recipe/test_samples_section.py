@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError
 from gnnloom.workflows.api.recipe import run
-from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.stages.all_stages import find_stages
 from support.lone_training import install
 
 RECIPE = """
@@ -47,14 +48,14 @@ def write(folder: Path, text: str = RECIPE) -> Path:
 def test_the_stage_makes_what_the_training_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     path, root = write(tmp_path), tmp_path / "catalog"
-    workload = find_workload(Recipe.read(path, root), 1 << 30)
+    workload = find_stages(read_recipe(path, root), ClusterOptions())
     names = [stage.name for stage in workload.stages]
     assert names.index("shards") < names.index("samples") < names.index("train")
     stored = run(path, catalog=root)
     assert stored is not None
     dataset = Catalog(root)["net"]
     samples = dataset.samples()
-    assert samples.artifact.key == workload.all_keys["samples"]
+    assert samples.artifact.key == workload.found.keys["samples"]
     assert (samples.num_epochs, samples.fanouts, samples.batch_size) == (2, (4, 3), 16)
     assert stored.config()["samples"] == samples.artifact.key
     drawn = run(path, catalog=root, settings={"samples.epochs": 0})
@@ -62,7 +63,7 @@ def test_the_stage_makes_what_the_training_reads(tmp_path: Path, monkeypatch: py
     assert drawn.name != stored.name
     # The third epoch reads the first one again.
     assert stored.result()["loss"][:2] == drawn.result()["loss"][:2]
-    again = find_workload(Recipe.read(path, root), 1 << 30)
+    again = find_stages(read_recipe(path, root), ClusterOptions())
     assert all(stage.is_done for stage in again.stages)
 
 
@@ -80,4 +81,4 @@ def test_samples_that_nothing_reads_are_refused(tmp_path: Path, before: str, aft
     assert before in RECIPE
     text = RECIPE.replace(before, after, 1)
     with pytest.raises(InputError, match=message):
-        Recipe.read(write(tmp_path, text), tmp_path / "catalog")
+        read_recipe(write(tmp_path, text), tmp_path / "catalog")

@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 import gnnloom
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.shards.projection import project_typed_row_shards
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from gnnloom.workflows.recipe.read import read_recipe
+from gnnloom.workflows.recipe.stages.all_stages import find_stages
 from support.lone_training import install
 from support.recipes import MpiJob, run_arguments, run_here
 
@@ -70,10 +71,16 @@ def run(text: str, *words: str, expected: int = 0) -> Any:
     return done
 
 
+def plan(text: str) -> list[dict[str, Any]]:
+    """The stages of a recipe, as `--plan --json` shows them."""
+    stages: list[dict[str, Any]] = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    return stages
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_recipe_plans_runs_and_finds_a_graph_with_types() -> None:
-    (planned,) = json.loads(run(RECIPE, "--plan", "--json").stdout)["stages"]
+    (planned,) = plan(RECIPE)
     assert (planned["stage"], planned["done"]) == ("graph", False)
     assert planned["memory"] > 0
     found = json.loads(run(RECIPE, "--json").stdout)
@@ -155,12 +162,12 @@ def test_types_of_rows_have_features_with_what_fills_them() -> None:
     dataset = Catalog(Path("catalog"))["places"]
     assert dataset.vertices(of_type="country").feature().tolist() == [[68], [59]]
     assert dataset.vertices(of_type="city").feature().tolist() == [[3]]
-    done = json.loads(run(BY_ROW.replace('type_column = "kind"', features), "--plan", "--json").stdout)["stages"]
+    done = plan(BY_ROW.replace('type_column = "kind"', features))
     assert [each["done"] for each in done] == [True]
     # Later stages read the data of types that are known once the graph is stored.
     later = "[partition]\nparts = 2\n\n[shards]\n\n[cluster]"
     text = BY_ROW.replace('type_column = "kind"', features).replace("[cluster]", later)
-    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    planned = plan(text)
     assert [each["done"] for each in planned][:2] == [True, False]
     elsewhere = run(text.replace('"places"', '"others"'), "--dry-run", "--json", expected=1)
     assert "type_column" in str(elsewhere.exception)
@@ -176,7 +183,7 @@ def test_a_recipe_holds_edges_of_a_relation_out() -> None:
     rng = np.random.default_rng(1)
     rows = zip(rng.integers(1, 4, 60).tolist(), rng.integers(0, 9, 60).tolist(), strict=True)
     Path("clicks.csv").write_text("user;item;amount\n" + "".join(f"{user};i{item};1\n" for user, item in rows))
-    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    planned = plan(text)
     assert [each["stage"] for each in planned] == ["graph", "links"]
     assert all(each["memory"] > 0 and not each["done"] for each in planned)
     found = json.loads(run(text, "--json").stdout)
@@ -185,12 +192,12 @@ def test_a_recipe_holds_edges_of_a_relation_out() -> None:
     links = dataset.links(found["keys"]["links"])
     again = gnnloom.draw_links("shop", relation="buys", valid=0.2, test=0.2, workers=0, catalog="catalog")
     assert again.artifact.key == links.artifact.key
-    done = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    done = plan(text)
     assert all(each["done"] for each in done)
     # The graph without held-out edges is a part of the stage.
     message = dataset.typed_graph(links.message_graph).artifact.path
     message.rename(message.with_name(".away"))
-    assert [each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"]] == [True, False]
+    assert [each["done"] for each in plan(text)] == [True, False]
 
 
 SHARDS = '[partition]\nparts = 2\nmethod = "random"\nbalance = "user"\nreplicate = ["item"]\nreverse = {}\n[shards]\n'
@@ -204,7 +211,7 @@ def test_a_recipe_partitions_and_shards_a_graph_with_types(reverse: bool) -> Non
     text = RECIPE.replace("[cluster]", f"{LINKS}{more}[cluster]").replace('id = "id"', 'id = "id"\nfeatures = ["age"]')
     Path("clicks.csv").write_text("user;item;amount\n" + "".join(f"{k % 3 + 1};{k % 10};1\n" for k in range(15)))
     Path("users.csv").write_text("id,age\n1,20\n2,30\n3,40\n")
-    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    planned = plan(text)
     assert [each["stage"] for each in planned] == ["graph", "links", "partition", "shards"]
     assert all(each["memory"] > 0 and each["disk"] > 0 for each in planned)
     names = [[phase["phase"] for phase in each["phases"]] for each in planned]
@@ -225,12 +232,12 @@ def test_a_recipe_partitions_and_shards_a_graph_with_types(reverse: bool) -> Non
     assert given.artifact.key == found["partition"]
     assert gnnloom.shard("shop", 2, links=links, catalog="catalog", workers=0).artifact.key == found["shards"]
     before = {path: path.stat().st_mtime_ns for path in Path("catalog").rglob("*") if path.is_file()}
-    assert all(each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"])
+    assert all(each["done"] for each in plan(text))
     run(text)
     assert before == {path: path.stat().st_mtime_ns for path in Path("catalog").rglob("*") if path.is_file()}
     # What is left to do is counted with the sizes of what is stored.
     dataset.remove_artifact("shards", found["shards"])
-    *_, left = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    *_, left = plan(text)
     assert not left["done"]
     projected = project_typed_row_shards(dataset, given, 1)
     assert sum(phase["tasks"] for phase in left["phases"]) == projected.tasks
@@ -261,35 +268,33 @@ def test_a_job_of_ranks_partitions_and_shards_a_graph_with_types_also_after_a_ki
 @pytest.mark.usefixtures("folder")
 def test_a_recipe_cuts_a_graph_with_types_into_a_grid() -> None:
     text = RECIPE.replace("[cluster]", "[shards]\ngrid = [2, 2]\n[cluster]")
-    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    planned = plan(text)
     assert [each["stage"] for each in planned] == ["graph", "shards"]
     assert all(each["memory"] > 0 and each["phases"] for each in planned[1:])
     found = json.loads(run(text, "--json").stdout)["keys"]
     made = gnnloom.shard("shop", grid=(2, 2), catalog="catalog", workers=0)
     assert found["shards"] == made.artifact.key == planned[1]["key"]
-    assert all(each["done"] for each in json.loads(run(text, "--plan", "--json").stdout)["stages"])
+    assert all(each["done"] for each in plan(text))
 
 
+@pytest.mark.parametrize(
+    ("more", "stages"),
+    [
+        (LINKS, ["graph", "links"]),
+        (SHARDS.format("true"), ["graph", "partition", "shards"]),
+        ("[partition]\nparts = 3\n", ["graph", "partition"]),
+    ],
+)
 @pytest.mark.usefixtures("folder")
-def test_a_partition_of_types_needs_no_shards() -> None:
-    text = RECIPE.replace("[cluster]", "[partition]\nparts = 2\n[cluster]")
-    Path("shop.toml").write_text(text)
-    assert [each.name for each in find_workload(Recipe.read(Path("shop.toml"), Path("c")), 1 << 30).stages] == [
-        "graph",
-        "partition",
-    ]
-
-
-@pytest.mark.parametrize("more", [LINKS, SHARDS.format("true"), "[partition]\nparts = 3\n"])
-@pytest.mark.usefixtures("folder")
-def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
+def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str, stages: list[str]) -> None:
     Path("shop.toml").write_text(RECIPE.replace("[cluster]", f"{more}[cluster]"))
-    recipe = Recipe.read(Path("shop.toml"), Path("catalog"))
+    recipe = read_recipe(Path("shop.toml"), Path("catalog"))
     Path("elsewhere").mkdir()
     saved = Path("elsewhere") / "saved.toml"
     saved.write_text(recipe.anywhere().to_toml())
-    again = Recipe.read(saved, Path("other"))
-    assert find_workload(again, 1 << 30).all_keys == find_workload(recipe, 1 << 30).all_keys
+    again, known = (find_stages(each, ClusterOptions()) for each in (read_recipe(saved, Path("other")), recipe))
+    assert [each.name for each in known.stages] == stages
+    assert again.found.keys == known.found.keys
 
 
 @pytest.mark.parametrize(
@@ -330,7 +335,7 @@ def test_a_saved_recipe_with_tables_is_the_same_recipe(more: str) -> None:
 def test_mistakes_name_the_line(before: str, after: str, message: str) -> None:
     Path("shop.toml").write_text(RECIPE.replace(before, after))
     with pytest.raises(GnnloomError, match=message):
-        find_workload(Recipe.read(Path("shop.toml"), Path("catalog")), 1 << 30)
+        find_stages(read_recipe(Path("shop.toml"), Path("catalog")), ClusterOptions())
 
 
 @pytest.mark.usefixtures("folder")
@@ -344,13 +349,13 @@ def test_lists_without_relations_and_their_options_are_refused() -> None:
     ):
         Path("a.toml").write_text(text)
         with pytest.raises(GnnloomError, match=message):
-            Recipe.read(Path("a.toml"), Path("catalog"))
+            read_recipe(Path("a.toml"), Path("catalog"))
     Path("shop.toml").write_text(RECIPE)
     with pytest.raises(GnnloomError, match="number 9"):
-        Recipe.read(Path("shop.toml"), Path("catalog"), ["relations.9.path=x"])
+        read_recipe(Path("shop.toml"), Path("catalog"), ["relations.9.path=x"])
 
 
-TRAINING = """
+RATINGS = """
 [dataset]
 name = "shop"
 
@@ -372,7 +377,12 @@ type = "item"
 path = "items.csv"
 id = "id"
 features = ["price"]
+"""
 
+
+TRAINING = (
+    RATINGS
+    + """
 [links]
 relation = "rates"
 negatives = 2
@@ -395,30 +405,12 @@ epochs = 2
 [cluster]
 workers = 0
 """
+)
 
 
-SAMPLED = """
-[dataset]
-name = "shop"
-
-[[relations]]
-source = "user"
-name = "rates"
-target = "item"
-path = "ratings.csv"
-columns = ["user", "item"]
-
-[[vertices]]
-type = "user"
-path = "users.csv"
-id = "id"
-features = ["age"]
-
-[[vertices]]
-type = "item"
-path = "items.csv"
-id = "id"
-features = ["price"]
+SAMPLED = (
+    RATINGS
+    + """
 label = "kind"
 split = "split"
 
@@ -438,13 +430,11 @@ epochs = 2
 [cluster]
 workers = 0
 """
+)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("folder")
-def test_a_recipe_draws_the_batches_of_a_training_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch_geometric.nn")
-    install(monkeypatch)
+def write_ratings() -> None:
+    """Write the tables of 20 users and 12 items, and random ratings."""
     rng = np.random.default_rng(3)
     pairs = np.stack([rng.integers(0, 20, 150), rng.integers(0, 12, 150)], 1)
     np.savetxt("ratings.csv", pairs, "u%d,i%d", header="user,item", comments="")
@@ -452,11 +442,19 @@ def test_a_recipe_draws_the_batches_of_a_training_ahead(monkeypatch: pytest.Monk
     items = [f"i{number},{rng.normal():.3f},{number % 3},{'train' if number < 9 else 'test'}" for number in range(12)]
     Path("users.csv").write_text("\n".join(["id,age", *users]) + "\n")
     Path("items.csv").write_text("\n".join(["id,price,kind,split", *items]) + "\n")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_a_recipe_draws_the_batches_of_a_training_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric.nn")
+    install(monkeypatch)
+    write_ratings()
     text = SAMPLED.format(run='run = "packed"', samples="[samples]\nepochs = 2\n")
-    planned = json.loads(run(text, "--plan", "--json").stdout)["stages"]
+    planned = plan(text)
     assert [each["stage"] for each in planned] == ["graph", "transpose", "samples", "train"]
     run(text, "--until", "samples", "--json")
-    assert json.loads(run(text, "--plan", "--json").stdout)["stages"][3]["memory"] > 1 << 20
+    assert plan(text)[3]["memory"] > 1 << 20
     found = json.loads(run(text, "--json").stdout)
     samples = Catalog(Path("catalog"))["shop"].typed_samples()
     assert samples.artifact.key == found["keys"]["samples"] == planned[2]["key"]
@@ -469,17 +467,13 @@ def test_a_recipe_draws_the_batches_of_a_training_ahead(monkeypatch: pytest.Monk
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    launcher, rng = install(monkeypatch), np.random.default_rng(3)
-    pairs = np.stack([rng.integers(0, 20, 150), rng.integers(0, 12, 150)], 1)
-    np.savetxt("ratings.csv", pairs, "u%d,i%d", header="user,item", comments="")
-    for name, letter, column, count in (("users", "u", "age", 20), ("items", "i", "price", 12)):
-        rows = [f"{letter}{number},{rng.normal():.3f}" for number in range(count)]
-        Path(f"{name}.csv").write_text("\n".join([f"id,{column}", *rows]) + "\n")
-    planned = json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"]
+    launcher = install(monkeypatch)
+    write_ratings()
+    planned = plan(TRAINING)
     assert [each["stage"] for each in planned] == ["graph", "links", "transpose", "train", "predict"]
     assert planned[3]["memory"] is planned[4]["memory"] is None
     run(TRAINING, "--until", "links", "--json")
-    planned = json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"]
+    planned = plan(TRAINING)
     # A training ends with the evaluation that predicts.
     assert planned[3]["memory"] == planned[4]["memory"] > 1 << 20
     found = json.loads(run(TRAINING, "--json").stdout)
@@ -493,9 +487,9 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
     assert list(found["keys"]) == ["graph", "links", "transpose", "train", "predict"]
     # Nothing is done twice, also by the recipe that the run has saved; another graph gives another run.
     jobs = launcher.jobs
-    assert all(each["done"] for each in json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"])
+    assert all(each["done"] for each in plan(TRAINING))
     saved = (trained.path / "recipe.toml").read_text()
-    assert all(each["done"] for each in json.loads(run(saved, "--plan", "--json").stdout)["stages"])
+    assert all(each["done"] for each in plan(saved))
     # The table of the result is that of the command that trains, below another title.
     words = ["--catalog", "catalog", "train", f"shop/{name}", "--model", "support.typed_modules:Averages"]
     told = CliRunner().invoke(cli, words, catch_exceptions=False)
@@ -515,7 +509,7 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
     asked = trained.score_frame([["u1", "i2"], ["u4", "i0"]])
     pd.testing.assert_frame_equal(pd.read_csv("scores.csv"), asked, check_dtype=False)
     Path("items.csv").write_text(Path("items.csv").read_text().replace("i3,", "i3,1"))
-    assert not json.loads(run(TRAINING, "--plan", "--json").stdout)["stages"][3]["done"]
+    assert not plan(TRAINING)[3]["done"]
     for old, new, named in (
         ('relation = "rates"\nreverse', 'relation = "rate"\nreverse', 'relation = "rate" in [links]'),
         ('task = "link"\nrelation = "rates"', 'of_type = "user"\ntask = "class"', "labels do not need"),
@@ -530,4 +524,4 @@ def test_a_recipe_trains_on_pairs_of_a_relation_and_predicts(monkeypatch: pytest
             TRAINING.replace(old, new).replace("output_dim = 3" if "of_type" in new else "\0", "")
         )
         with pytest.raises(GnnloomError, match=re.escape(named)):
-            Recipe.read(Path("wrong.toml"), Path("catalog"))
+            read_recipe(Path("wrong.toml"), Path("catalog"))

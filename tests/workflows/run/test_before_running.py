@@ -14,20 +14,24 @@ from gnnloom.storage import Catalog
 from gnnloom.storage.errors import InputError, LaunchError
 from gnnloom.workflows.api.cluster import choose_cluster
 from gnnloom.workflows.cli.main import cli
-from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
+from gnnloom.workflows.recipe.request import RecipeRequest
+from gnnloom.workflows.recipe.stages.all_stages import RecipeStages
 from gnnloom.workflows.run.run_recipe import prepare
 from support.recipes import TINY, run_arguments
 
 
-def check(folder: Path, *settings: str) -> Assignment:
+def check(folder: Path, *settings: str) -> RecipeStages:
     assignment = RecipeRequest(Path("quick-start"), folder, (*TINY, *settings), last="shards").check()
-    return dataclasses.replace(assignment, cluster=dataclasses.replace(assignment.cluster, workers=0))
+    found = assignment.found
+    return dataclasses.replace(
+        assignment, found=dataclasses.replace(found, cluster=dataclasses.replace(found.cluster, workers=0))
+    )
 
 
-def digests(assignment: Assignment) -> list[str]:
-    with open_cluster(assignment.cluster) as cluster:
+def digests(assignment: RecipeStages) -> list[str]:
+    with open_cluster(assignment.found.cluster) as cluster:
         prepare(assignment, cluster)
-    dataset = Catalog(assignment.recipe.catalog)["quick-start"]
+    dataset = Catalog(assignment.found.recipe.catalog)["quick-start"]
     return [dataset.find(info.kind, info.key).digest for info in dataset.artifacts()]
 
 
@@ -47,7 +51,7 @@ def test_a_run_with_scratch_space_makes_the_same_bytes_and_leaves_nothing_there(
 ) -> None:
     monkeypatch.setenv("OF_THE_JOB", str(tmp_path / "scratch"))
     plain, aside = check(tmp_path / "plain"), check(tmp_path / "aside", "cluster.scratch=$OF_THE_JOB/spills")
-    assert aside.cluster.scratch == tmp_path / "scratch" / "spills"
+    assert aside.found.cluster.scratch == tmp_path / "scratch" / "spills"
     assert digests(aside) == digests(plain)
     assert (tmp_path / "scratch" / "spills").is_dir()
     assert not list((tmp_path / "scratch" / "spills").iterdir())

@@ -83,7 +83,7 @@ def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(
     draw_few_pixels(monkeypatch)
     result = run_here(run_arguments(str(recipe), tmp_path / "catalog"))
     assert result["test_f1"] > 0.6
-    assert RecipeRequest(recipe, tmp_path / "catalog").check().workload.needs_preparation is False
+    assert RecipeRequest(recipe, tmp_path / "catalog").check().needs_preparation is False
     with (tmp_path / "predicted.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     assert len(rows) == PEOPLE + 1
@@ -95,9 +95,9 @@ def test_a_recipe_goes_from_named_tables_to_predictions_and_a_report(
 
 
 def test_a_changed_table_changes_the_key_of_the_vertex_data_before_anything_runs(tmp_path: Path, recipe: Path) -> None:
-    before = RecipeRequest(recipe, tmp_path / "catalog").check().workload.all_keys
+    before = RecipeRequest(recipe, tmp_path / "catalog").check().found.keys
     with (tmp_path / "y.csv").open("a", encoding="utf-8") as file:
         file.write("nobody,1,1\n")
-    after = RecipeRequest(recipe, tmp_path / "catalog").check().workload.all_keys
+    after = RecipeRequest(recipe, tmp_path / "catalog").check().found.keys
     assert before["graph"] == after["graph"]
     assert before["vertices"] != after["vertices"]

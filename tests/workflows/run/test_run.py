@@ -18,9 +18,9 @@ from gnnloom.storage.runs.checkpoint import Checkpoint, write_checkpoint
 from gnnloom.storage.runs.run import SAVED_RECIPE, Run, sole_writer
 from gnnloom.trainer.job.launch import launch
 from gnnloom.trainer.job.ranks import NewRanks
-from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
+from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.recipe.sections import PredictSection
-from gnnloom.workflows.recipe.stages.all_stages import find_workload
+from gnnloom.workflows.recipe.stages.all_stages import RecipeStages, find_stages
 from gnnloom.workflows.recipe.stages.stage import Display
 from gnnloom.workflows.recipe.stages.train import save_recipe
 from gnnloom.workflows.run.run_recipe import prepare, run_recipe
@@ -31,16 +31,16 @@ from support.recipes import RECIPE
 PROGRAM = Path(__file__).parent / "programs" / "killed_run.py"
 
 
-def check_recipe(folder: Path, *settings: str, text: str = RECIPE, catalog: str = "catalog") -> Assignment:
+def check_recipe(folder: Path, *settings: str, text: str = RECIPE, catalog: str = "catalog") -> RecipeStages:
     path = folder / "recipe.toml"
     path.write_text(text)
     return RecipeRequest(path, folder / catalog, settings, last="shards").check()
 
 
-def run(assignment: Assignment) -> dict[str, str]:
+def run(assignment: RecipeStages) -> dict[str, str]:
     """Run the stages before training; returns the digests of all artifacts by kind and key."""
-    prepare(assignment, InProcessCluster(assignment.cluster.memory))
-    return digests(assignment.recipe.catalog, assignment.recipe.dataset.name)
+    prepare(assignment, InProcessCluster(assignment.found.cluster.memory))
+    return digests(assignment.found.recipe.catalog, assignment.found.recipe.dataset.name)
 
 
 def digests(catalog: Path, name: str = "tiny") -> dict[str, str]:
@@ -49,13 +49,13 @@ def digests(catalog: Path, name: str = "tiny") -> dict[str, str]:
     return {f"{info.kind}/{info.key}": dataset.find(info.kind, info.key).digest for info in infos}
 
 
-def names(assignment: Assignment) -> set[str]:
+def names(assignment: RecipeStages) -> set[str]:
     """Kind and key of everything that the stages make."""
-    return {f"{stage.name}/{stage.key}" for stage in assignment.workload.stages}
+    return {f"{stage.name}/{stage.key}" for stage in assignment.stages}
 
 
-def states(assignment: Assignment) -> dict[str, bool]:
-    workload = find_workload(assignment.recipe, assignment.cluster.memory)
+def states(assignment: RecipeStages) -> dict[str, bool]:
+    workload = find_stages(assignment.found.recipe, assignment.found.cluster)
     return {stage.name: stage.is_done for stage in workload.stages}
 
 
@@ -64,21 +64,21 @@ def test_stages_are_named_by_their_keys_before_they_run(tmp_path: Path) -> None:
     assert not any(states(assignment).values())
     assert set(run(assignment)) == names(assignment)
     assert states(assignment) == {"graph": True, "vertices": True, "partition": True, "shards": True, "train": False}
-    assert not check_recipe(tmp_path).workload.needs_preparation
+    assert not check_recipe(tmp_path).needs_preparation
 
 
 def test_a_grid_may_be_ordered_by_a_partition_of_any_number_of_parts(tmp_path: Path) -> None:
     settings = ["train.algorithm=summa", "shards.grid=2,2", "shards.permutation=partition", "partition.parts=5"]
     assignment = check_recipe(tmp_path, *settings)
     assert set(run(assignment)) == names(assignment) | _transposed(assignment)
-    shards = Catalog(assignment.recipe.catalog)["tiny"].find("shards")
+    shards = Catalog(assignment.found.recipe.catalog)["tiny"].find("shards")
     assert shards.parameters["permutation"] == "partition"
     assert shards.parameters["parts"] == 5
-    assert shards.inputs["partition"] == assignment.workload.all_keys["partition"]
+    assert shards.inputs["partition"] == assignment.found.keys["partition"]
 
 
-def _transposed(assignment: Assignment) -> set[str]:
-    return {f"transpose/{info.key}" for info in Catalog(assignment.recipe.catalog)["tiny"].artifacts("transpose")}
+def _transposed(assignment: RecipeStages) -> set[str]:
+    return {f"transpose/{info.key}" for info in Catalog(assignment.found.recipe.catalog)["tiny"].artifacts("transpose")}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_keys_of_synthetic_vertex_data_and_directed_grid_shards_are_known_before
 ) -> None:
     settings = ["train.algorithm=broadcast", "shards.grid=2,3", "dataset.undirected=false", "shards.permutation=single"]
     assignment = check_recipe(tmp_path, *settings, text=RECIPE + extra)
-    assert [stage.name for stage in assignment.workload.stages] == ["graph", "vertices", "shards"]
+    assert [stage.name for stage in assignment.stages] == ["graph", "vertices", "shards"]
     made = {name for name in run(assignment) if not name.startswith("transpose/")}
     assert made == names(assignment)
 
@@ -102,7 +102,7 @@ def test_a_changed_parameter_redoes_what_depends_on_it_and_nothing_else(tmp_path
     after = run(changed)
     assert len(after) == len(before) + 2
     assert before.items() <= after.items()
-    assert not check_recipe(tmp_path, "train.lr=0.5").workload.needs_preparation
+    assert not check_recipe(tmp_path, "train.lr=0.5").needs_preparation
 
 
 @pytest.mark.slow
@@ -123,8 +123,8 @@ def test_another_source_makes_another_graph_and_everything_that_depends_on_it(tm
 def test_the_name_of_a_run_on_other_shards_is_refused(tmp_path: Path) -> None:
     assignment = check_recipe(tmp_path, "train.run=mine")
     run(assignment)
-    run_of(assignment).start(assignment.workload.found.config.to_json(), 0)
-    assert check_recipe(tmp_path, "train.run=mine").workload
+    run_of(assignment).start(assignment.found.config.to_json(), 0)
+    assert check_recipe(tmp_path, "train.run=mine")
     with pytest.raises(ExistsError, match=r"--set train.run="):
         check_recipe(tmp_path, "train.run=mine", "source.seed=9")
     with pytest.raises(ExistsError, match=r"lr 0.01 \(now 0.5\); .* --restart"):
@@ -140,21 +140,21 @@ def test_a_training_that_is_done_or_another_one_is_started_over_on_request(tmp_p
             tmp_path / "recipe.toml", tmp_path / "catalog", ("train.run=mine", setting), restart=True
         )
         assignment = request.check()
-        done = {stage.name: stage.is_done for stage in assignment.workload.stages}
-        assert (assignment.workload.found.restart, done["train"]) == (True, False)
-        assert not assignment.workload.needs_preparation
+        done = {stage.name: stage.is_done for stage in assignment.stages}
+        assert (assignment.found.restart, done["train"]) == (True, False)
+        assert not assignment.needs_preparation
         with pytest.raises(InputError, match=r"but the stages to run are graph, vertices$"):
             replace(request, last="vertices").check()
 
 
-def run_of(assignment: Assignment) -> Run:
-    return Run(assignment.recipe.dataset_path / "runs" / assignment.workload.found.config.run_name)
+def run_of(assignment: RecipeStages) -> Run:
+    return Run(assignment.found.recipe.dataset_path / "runs" / assignment.found.config.run_name)
 
 
-def pretend_trained(assignment: Assignment, epochs: int) -> Run:
+def pretend_trained(assignment: RecipeStages, epochs: int) -> Run:
     """Write the files that a training of so many epochs leaves, with made-up weights."""
     run = run_of(assignment)
-    run.start(assignment.workload.found.config.to_json(), 0, assignment.workload.all_keys)
+    run.start(assignment.found.config.to_json(), 0, assignment.found.keys)
     write_checkpoint(run.checkpoints, Checkpoint(epochs, {"weight": np.zeros(2)}, {}))
     run.finish({"epochs": epochs})
     return run
@@ -165,24 +165,24 @@ def test_fewer_epochs_are_another_run_and_more_epochs_continue_a_run(tmp_path: P
     run(assignment)
     trained = pretend_trained(assignment, 4)
     fewer = check_recipe(tmp_path, "train.epochs=2")
-    assert fewer.workload.found.config.run_name == f"{trained.name}-2"
+    assert fewer.found.config.run_name == f"{trained.name}-2"
     assert not states(fewer)["train"]
     pretend_trained(fewer, 2)
     assert states(check_recipe(tmp_path, "train.epochs=2"))["train"]
     assert states(check_recipe(tmp_path))["train"]
     more = check_recipe(tmp_path, "train.epochs=6")
-    assert (more.workload.found.config.run_name, states(more)["train"]) == (trained.name, False)
+    assert (more.found.config.run_name, states(more)["train"]) == (trained.name, False)
 
 
 def test_the_name_of_an_unnamed_run_is_part_of_the_format(tmp_path: Path) -> None:
-    assert check_recipe(tmp_path).workload.found.config.run_name == "gcn-p2p-3-51f68c1a"
+    assert check_recipe(tmp_path).found.config.run_name == "gcn-p2p-3-51f68c1a"
 
 
 def test_a_run_with_a_name_is_not_cut_to_fewer_epochs(tmp_path: Path) -> None:
     assignment = check_recipe(tmp_path, "train.run=mine")
     run(assignment)
     pretend_trained(assignment, 4)
-    assert check_recipe(tmp_path, "train.run=mine", "train.epochs=6").workload
+    assert check_recipe(tmp_path, "train.run=mine", "train.epochs=6")
     with pytest.raises(ExistsError, match=r"4 epochs .* 2; .* --set"):
         check_recipe(tmp_path, "train.run=mine", "train.epochs=2")
 
@@ -198,7 +198,7 @@ def test_a_stale_output_file_is_rewritten_without_starting_ranks(
     out.write_bytes(b"something else")
     again = RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", (f"predict.out={out}",))
     monkeypatch.setattr("subprocess.Popen", None)
-    assert not run_recipe(again, NewRanks(), Display()).workload.needs_ranks
+    assert not run_recipe(again, NewRanks(), Display()).needs_ranks
     assert np.array_equal(np.load(out), np.zeros(120, np.int32))
 
 
@@ -214,20 +214,20 @@ def test_the_saved_recipe_runs_from_any_folder(tmp_path: Path, monkeypatch: pyte
     text = '[dataset]\nname = "tiny"\n[source]\npath = "edges.txt"\n[vertices]\nformat = "random"\n'
     (tmp_path / "recipe.toml").write_text(text + '[train]\n[predict]\nout = "classes.npy"\n')
     assignment = RecipeRequest(Path("recipe.toml"), Path("catalog")).check()
-    Catalog(assignment.recipe.catalog).create("tiny")
-    save_recipe(assignment.workload.found)
+    Catalog(assignment.found.recipe.catalog).create("tiny")
+    save_recipe(assignment.found)
     saved = RecipeRequest(run_of(assignment).path / SAVED_RECIPE, Path("other"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert saved.check().workload.all_keys == assignment.workload.all_keys
-    assert saved.check().recipe.predict == PredictSection(out=str(tmp_path / "classes.npy"))
+    assert saved.check().found.keys == assignment.found.keys
+    assert saved.check().found.recipe.predict == PredictSection(out=str(tmp_path / "classes.npy"))
 
 
 def test_a_run_that_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
     assignment = check_recipe(tmp_path)
     run(assignment)
     with sole_writer(run_of(assignment)):
-        for begin in (lambda: save_recipe(assignment.workload.found), lambda: launch(assignment.workload.found.config)):
+        for begin in (lambda: save_recipe(assignment.found), lambda: launch(assignment.found.config)):
             with pytest.raises(ExistsError, match="another process is training it"):
                 begin()
     assert not run_of(assignment).path.exists()
@@ -264,9 +264,7 @@ def test_data_that_cannot_be_trained_on_is_reported_before_partitioning(tmp_path
     # Missing vertex data is reported before anything runs, unless only the graph is wanted.
     with pytest.raises(InputError, match="comes without vertex data"):
         check_recipe(tmp_path, text=base)
-    assert (
-        RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", last="graph").check().workload.needs_preparation
-    )
+    assert RecipeRequest(tmp_path / "recipe.toml", tmp_path / "catalog", last="graph").check().needs_preparation
     files = "".join(
         f'{key} = "{tmp_path}/{name}.npy"\n'
         for key, name in zip(("feature", "label", "split"), ("x", "y", "none"), strict=True)
@@ -289,7 +287,7 @@ def test_data_without_features_can_be_trained_on_if_features_are_learned(tmp_pat
         run(check_recipe(tmp_path, text=text))
     assignment = check_recipe(tmp_path, "train.embed=3", "train.epochs=2", text=text)
     run(assignment)
-    assert launch(assignment.workload.found.config)["epochs"] == 2
+    assert launch(assignment.found.config)["epochs"] == 2
 
 
 @pytest.mark.parametrize("name", ["rmat", "snap", "ogbn-papers100m"])
@@ -302,10 +300,10 @@ def test_bundled_recipes_prepare_at_a_small_size(tmp_path: Path, name: str) -> N
         "ogbn-papers100m": (f"source.path={write_ogb_binary_folder(tmp_path / 'papers')}", "train.ranks=4"),
     }
     assignment = RecipeRequest(Path(name), tmp_path / "catalog", settings[name], last="shards").check()
-    assert len(digests_of(assignment)) == len(assignment.workload.stages)
+    assert len(digests_of(assignment)) == len(assignment.stages)
 
 
-def digests_of(assignment: Assignment) -> dict[str, str]:
+def digests_of(assignment: RecipeStages) -> dict[str, str]:
     return {name: digest for name, digest in run(assignment).items() if not name.startswith("transpose/")}
 
 
@@ -317,9 +315,9 @@ def test_recipes_for_ogb_folders_prepare_a_real_graph(
     settings = (f"source.path={shared_data / 'cora'}", "partition.method=random", "train.ranks=2")
     assignment = RecipeRequest(Path(name), tmp_path, settings, last="shards").check()
     run(assignment)
-    vertices = Catalog(tmp_path)[assignment.recipe.dataset.name].vertices()
+    vertices = Catalog(tmp_path)[assignment.found.recipe.dataset.name].vertices()
     assert (vertices.num_vertices, vertices.num_features, vertices.num_classes) == (2708, 1433, 7)
-    assert assignment.recipe.vertices.most_classes == classes
+    assert assignment.found.recipe.vertices.most_classes == classes
 
 
 @pytest.mark.slow
@@ -332,7 +330,7 @@ def test_a_running_scheduler_is_used_through_its_file(tmp_path: Path) -> None:
         Client(local) as client,
     ):
         client.write_scheduler_file(str(file))
-        recipe = check_recipe(tmp_path).recipe
+        recipe = check_recipe(tmp_path).found.recipe
         with open_cluster(recipe.cluster.options(str(file))) as cluster:
             assert cluster.workers == 1
             assert sorted(cluster.map(abs, [-1, -2])) == [1, 2]

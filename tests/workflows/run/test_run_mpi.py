@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from gnnloom.storage.runs.run import SAVED_RECIPE
-from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.read import read_recipe
 from support.recipes import GNNLOOM, TINY, MpiJob, forked_program, run_arguments, run_here
 from support.slurm import write_slurm
 
@@ -66,7 +66,7 @@ def test_one_mpi_job_gives_the_bytes_and_losses_of_a_run_on_this_machine(
     assert compared(succeed(MpiJob(RANKS, arguments, program()))) == compared(here)
     predicted = out.read_bytes()
     folder = tmp_path / "quick-start" / "runs" / here["run"]
-    assert Recipe.read(folder / SAVED_RECIPE, tmp_path / "elsewhere").training.optimization.epochs == 4
+    assert read_recipe(folder / SAVED_RECIPE, tmp_path / "elsewhere").training.optimization.epochs == 4
     out.write_bytes(b"of another run")
     again = MpiJob(RANKS, arguments, forked_program())
     assert compared(succeed(again)) == compared(here)

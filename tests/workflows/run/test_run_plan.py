@@ -54,7 +54,7 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert "  send lists " in shown
     assert "what each rank of the training reads and sends" in shown
     assignment = RecipeRequest(path, tmp_path / "catalog", last="shards").check()
-    prepare(assignment, InProcessCluster(assignment.cluster.memory))
+    prepare(assignment, InProcessCluster(assignment.found.cluster.memory))
     after = plan(tmp_path)
     assert [stage["done"] for stage in after["stages"]] == [True, True, True, True, False]
     # The same training, now projected from the stored graph.
@@ -62,11 +62,11 @@ def test_a_plan_shows_what_is_done_and_what_the_rest_will_need(tmp_path: Path) -
     assert after["warnings"] == []
     # A changed option makes a second graph, and both the plan and the run say so.
     (warning,) = plan(tmp_path, "--set", "dataset.undirected=false")["warnings"]
-    graph = assignment.workload.all_keys["graph"]
+    graph = assignment.found.keys["graph"]
     assert all(part in warning for part in (graph, "undirected=True (now False)", "`--graph KEY`"))
     other = RecipeRequest(path, tmp_path / "catalog", ("dataset.undirected=false",), last="graph").check()
     with warnings_logged() as logged:
-        prepare(other, InProcessCluster(assignment.cluster.memory))
+        prepare(other, InProcessCluster(assignment.found.cluster.memory))
     assert len(logged) == 1
     assert all(part in logged[0] for part in (graph, "undirected=True", "`--graph KEY`"))
 
@@ -110,7 +110,7 @@ def test_estimates_are_near_the_figures_of_the_stored_inputs(tmp_path: Path, set
     estimated = {stage["stage"]: stage for stage in plan(tmp_path, *options)["stages"]}
     for last in ("vertices", "shards"):
         assignment = RecipeRequest(path, tmp_path / "catalog", settings, last=last).check()
-        prepare(assignment, InProcessCluster(assignment.cluster.memory))
+        prepare(assignment, InProcessCluster(assignment.found.cluster.memory))
         known = [stage for stage in plan(tmp_path, *options)["stages"] if not stage["done"]]
         assert [stage["stage"] for stage in known][-2:] == ["train", "predict"]
         for stage in known:
@@ -133,14 +133,14 @@ def test_a_rank_reads_and_sends_what_the_plan_of_stored_shards_says(tmp_path: Pa
     path, options = tmp_path / "recipe.toml", [word for setting in settings for word in ("--set", setting)]
     path.write_text(RECIPE if not settings else RECIPE.replace('[partition]\nmethod = "random"\n', ""))
     assignment = RecipeRequest(path, tmp_path / "catalog", settings, last="shards").check()
-    prepare(assignment, InProcessCluster(assignment.cluster.memory))
+    prepare(assignment, InProcessCluster(assignment.found.cluster.memory))
     rank = plan(tmp_path, *options)["stages"][-1]["rank"]
     result = run_here(run_arguments(str(path), tmp_path / "catalog", *settings))
     assert rank["messages"] * rank["ranks"] == result["messages_sent"]
     assert rank["bytes_sent"] * rank["ranks"] == result["bytes_sent"]
     # Small shards are mostly lists of their arrays, which count as stored and not as read.
     assert max(result["bytes_read"]) <= rank["bytes_read"]
-    shards = tmp_path / "catalog" / "tiny" / "shards" / assignment.workload.all_keys["shards"]
+    shards = tmp_path / "catalog" / "tiny" / "shards" / assignment.found.keys["shards"]
     lists = sum(file.stat().st_size for file in (shards / "sections").iterdir())
     assert (shards / MANIFEST).stat().st_size < rank["metadata"] < (shards / MANIFEST).stat().st_size + 2 * lists
 

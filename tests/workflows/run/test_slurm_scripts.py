@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnnloom.storage.errors import InputError
-from gnnloom.workflows.recipe.recipe import Recipe
+from gnnloom.workflows.recipe.read import read_recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.run.slurm import Jobs, write_jobs
 
@@ -120,7 +120,7 @@ def test_a_file_in_the_way_of_the_folder_is_reported(tmp_path: Path) -> None:
 def test_jobs_run_a_copy_of_the_recipe_that_later_changes_do_not_touch(tmp_path: Path) -> None:
     before = emit(tmp_path, "train.epochs=7")
     (tmp_path / "my recipe.toml").write_text("no recipe")
-    again = Recipe.read(before.recipe, tmp_path / "elsewhere")
+    again = read_recipe(before.recipe, tmp_path / "elsewhere")
     assert (again.training.optimization.epochs, again.training.algorithm.ranks, again.catalog) == (
         7,
         2,

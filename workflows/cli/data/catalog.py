@@ -27,7 +27,7 @@ from gnnloom.workflows.cli.data.catalog_files import (
     pull_command,
     push_command,
 )
-from gnnloom.workflows.cli.data.catalog_tree import du_command, lineage_command, tree_command
+from gnnloom.workflows.cli.data.catalog_tree import artifact_row, du_command, lineage_command, tree_command
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
@@ -219,14 +219,7 @@ def _scores(row: dict[str, Any]) -> str:
 
 
 def _artifact_row(dataset: Dataset, info: ArtifactInfo) -> dict[str, Any]:
-    row = {
-        "kind": info.kind,
-        "key": info.key,
-        "state": info.state,
-        "parameters": info.parameters,
-        "bytes": info.stored_bytes(),
-        "problem": None,
-    }
+    row = artifact_row(info) | {"problem": None}
     if info.state == "complete":
         try:
             artifact = Artifact(info.path)

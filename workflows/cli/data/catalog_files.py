@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.remote_folder import without_secrets
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, key_option
@@ -84,14 +86,7 @@ def import_command(file: Path, name: str | None) -> None:
     """
     with shown_progress(compiles=False):
         dataset = current_catalog().import_dataset(file, name)
-    content = {
-        "dataset": dataset.name,
-        "path": str(dataset.path),
-        "artifacts": len(dataset.artifacts()),
-        "runs": len(dataset.runs()),
-        "bytes": dataset.stored_bytes(),
-    }
-    show(content, title=f"import of {file}")
+    show({"dataset": dataset.name, **_added(dataset)}, title=f"import of {file}")
 
 
 @click.command("push")
@@ -137,16 +132,14 @@ def pull_command(url: str, name: str | None) -> None:
 
     with shown_progress(compiles=False):
         dataset, read = pull_dataset(current_catalog(), url, name)
-    content = {
-        "dataset": dataset.name,
-        "url": without_secrets(url),
-        "path": str(dataset.path),
-        "artifacts": len(dataset.artifacts()),
-        "runs": len(dataset.runs()),
-        "bytes": dataset.stored_bytes(),
-        "bytes_read": read,
-    }
+    content = {"dataset": dataset.name, "url": without_secrets(url), **_added(dataset), "bytes_read": read}
     show(content, title=f"pull of {dataset.name}")
+
+
+def _added(dataset: Dataset) -> dict[str, Any]:
+    """The figures of a dataset that was added to the catalog."""
+    counts = {"artifacts": len(dataset.artifacts()), "runs": len(dataset.runs())}
+    return {"path": str(dataset.path), **counts, "bytes": dataset.stored_bytes()}
 
 
 @click.command("part")

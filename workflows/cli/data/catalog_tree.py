@@ -53,15 +53,13 @@ def _artifact_content(info: ArtifactInfo) -> dict[str, Any]:
             arrays[path] = {"shape": list(record.shape), "dtype": record.dtype, "dims": list(record.dims)}
     except GnnloomError as error:
         problem = str(error)
-    return {
-        "kind": info.kind,
-        "key": info.key,
-        "state": info.state,
-        "parameters": info.parameters,
-        "bytes": info.stored_bytes(),
-        "arrays": arrays,
-        "problem": problem,
-    }
+    return {**artifact_row(info), "arrays": arrays, "problem": problem}
+
+
+def artifact_row(info: ArtifactInfo) -> dict[str, Any]:
+    """The entries of an artifact that every listing prints."""
+    known = {"kind": info.kind, "key": info.key, "state": info.state, "parameters": info.parameters}
+    return {**known, "bytes": info.stored_bytes()}
 
 
 def _add_dataset(tree: Tree, dataset: Dataset, show_all: bool) -> None:

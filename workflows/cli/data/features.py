@@ -14,7 +14,7 @@ from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertices import ingest_vertices
 from gnnloom.pipeline.sources.vertex_data.kind import FILE_OPTIONS, VertexKind, vertex_kinds
 from gnnloom.storage.option import Group, Option
-from gnnloom.workflows.api.ingest import open_vertex_data, plan_vertices, vertex_kind, vertices_like
+from gnnloom.workflows.api.features import open_vertex_data, plan_vertices, vertex_kind, vertices_like
 from gnnloom.workflows.cli.data.ingest import say_notes, vertices_result
 from gnnloom.workflows.cli.data.source_options import dashed, given_flags, option_value, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand

@@ -21,7 +21,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.option import Group, Option
 from gnnloom.workflows.api.ingest import GivenSource, OpenedSource, Storing
-from gnnloom.workflows.cli.data.source_options import given_flags, option_value, options_by_flag
+from gnnloom.workflows.cli.data.source_options import given_values, options_by_flag
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import (
     add_options,
@@ -150,8 +150,7 @@ def ingest_command(
     **_: Any,
 ) -> None:
     """Store the edges of a source as the graph of a dataset."""
-    given = given_flags(FORMAT_OPTIONS)
-    values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
+    values = given_values(FORMAT_OPTIONS)
     to = Storing(current_catalog(), name, cluster, options, typed, storing, add)
     if not source and not relations and not vertices:
         raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")

@@ -8,7 +8,7 @@ import click
 
 from gnnloom.workflows.api.look import find_reading
 from gnnloom.workflows.cli.data.ingest import FORMAT, FORMAT_OPTIONS
-from gnnloom.workflows.cli.data.source_options import given_flags, option_value
+from gnnloom.workflows.cli.data.source_options import given_values
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import add_options, click_option, json_option
 from gnnloom.workflows.cli.terminal.output import show_json, show_rows
@@ -32,8 +32,7 @@ Example:
 @json_option
 def look_command(files: tuple[str, ...], format_name: str | None, **_: Any) -> None:
     """Print how files would be read."""
-    given = given_flags(FORMAT_OPTIONS)
-    values = {FORMAT_OPTIONS[flag].name: option_value(FORMAT_OPTIONS[flag], given) for flag in given}
+    values = given_values(FORMAT_OPTIONS)
     found = find_reading(files, format_name, values)
     if show_json(found.to_json()):
         return

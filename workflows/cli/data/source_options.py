@@ -62,6 +62,12 @@ def option_value(option: Option, given: Mapping[str, Any]) -> Any:
     return not given[option.flag] if option.flag_name else given[option.flag]
 
 
+def given_values(options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the values of the options that the user gave, by name, for the function that opens the source."""
+    given = given_flags(options)
+    return {options[flag].name: option_value(options[flag], given) for flag in given}
+
+
 def dashed(flags: Mapping[str, Any]) -> str:
     """Return flags as the user writes them, for messages."""
     return ", ".join(f"--{flag.replace('_', '-')}" for flag in flags)

@@ -13,20 +13,21 @@ from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.output import show_groups, show_json, show_rows
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.formatting import readable
+from gnnloom.workflows.recipe.plan.projections import project_stages
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.request import Assignment
+from gnnloom.workflows.recipe.stages.all_stages import RecipeStages
 from gnnloom.workflows.recipe.stages.stage import Projection, RankCount, StageNeeds
 
 
-def show_recipe_plan(assignment: Assignment) -> None:
+def show_recipe_plan(requested: RecipeStages) -> None:
     """Print the needs of each stage, and the work of its tasks and ranks.
 
     Raises:
         InputError: the source cannot be read.
         BudgetError: the ingest does not fit in memory or on the disk.
     """
-    projections = assignment.project()
-    others = other_graphs(assignment.recipe, assignment.workload.all_keys["graph"])
+    projections = project_stages(requested)
+    others = other_graphs(requested.found.recipe, requested.found.keys["graph"])
     if show_json({"stages": [projection.to_json() for projection in projections], "warnings": others}):
         return
     columns = ("stage", "state", "memory", "disk", "scratch", "processor time")

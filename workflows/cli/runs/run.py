@@ -21,10 +21,10 @@ from gnnloom.workflows.cli.terminal.output import show as show_object
 from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
-from gnnloom.workflows.recipe.recipe import bundled_recipes, find_bundled, summary_of
+from gnnloom.workflows.recipe.bundled import bundled_recipes, find_bundled, summary_of
 from gnnloom.workflows.recipe.reference import write_new_recipe
-from gnnloom.workflows.recipe.request import Assignment, RecipeRequest
-from gnnloom.workflows.recipe.stages.all_stages import STAGES
+from gnnloom.workflows.recipe.request import RecipeRequest
+from gnnloom.workflows.recipe.stages.all_stages import STAGES, RecipeStages
 from gnnloom.workflows.recipe.stages.stage import Display, Stage
 from gnnloom.workflows.run.run_recipe import run_recipe, summary
 
@@ -142,12 +142,12 @@ def run_command(
 
         show_recipe_plan(request.check())
     elif dry_run:
-        _show_stages(request.check().workload.stages)
+        _show_stages(request.check().stages)
     else:
         with ranks_of_job("gnnloom run", exits=True, trains=True, is_rank=cluster == "mpi") as ranks:
-            assignment = run_recipe(request, ranks, Display(shown_progress, shown_epochs))
+            requested = run_recipe(request, ranks, Display(shown_progress, shown_epochs))
             if ranks.is_first:
-                _show_result(assignment)
+                _show_result(requested)
 
 
 def _show_files(name: str | None, new: Path | None) -> None:
@@ -176,12 +176,12 @@ def _emit(request: RecipeRequest, out: Path) -> None:
         show_rows(("script",), [(path,) for path in paths])
 
 
-def _show_result(assignment: Assignment) -> None:
+def _show_result(requested: RecipeStages) -> None:
     """Print the result of the recipe, for a recipe that trains as the table of `gnnloom train`."""
-    title = f"{Path(assignment.recipe.source_name).name} on {assignment.recipe.dataset.name}"
-    result = summary(assignment)
+    recipe, result = requested.found.recipe, summary(requested)
+    title = f"{Path(recipe.source_name).name} on {recipe.dataset.name}"
     if "run" in result:
-        show_training(result, TASKS.get(assignment.workload.found.config.task.name), title=title)
+        show_training(result, TASKS.get(requested.found.config.task.name), title=title)
     else:
         show_object(result, title=title)
 

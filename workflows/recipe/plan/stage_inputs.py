@@ -16,7 +16,7 @@ from gnnloom.pipeline.ingest.stage import IngestOptions, project_ingest
 from gnnloom.pipeline.ingest.typed.stage import project_typed_ingest
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.vertex_rows import stated_vertex_phases
-from gnnloom.pipeline.links.projection import link_phases, num_edges, without_links
+from gnnloom.pipeline.links.projection import num_edges, without_links
 from gnnloom.pipeline.matrix_sort.sort_plan import SortSizes
 from gnnloom.pipeline.partition.cover_cost import with_cover_passes
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, partition_counts, project_methods
@@ -28,15 +28,14 @@ from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.sources.source import EdgeSource
 from gnnloom.pipeline.tasks.cluster import threads_suffice
-from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count, temporary_bytes
+from gnnloom.pipeline.tasks.phase import PhaseCount, count
 from gnnloom.pipeline.tasks.sizes import GraphSizes, PartSizes, VertexSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
-from gnnloom.storage.catalog import Catalog, Dataset
 from gnnloom.storage.disk.files import existing_folder
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.matrix.csr import TIME_BYTES, WEIGHT_BYTES, index_dtype
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.shards.grid_variants import stored_variants
@@ -84,7 +83,6 @@ class StageInputs:
     """Inputs of every stage. An artifact that does not exist is estimated from its inputs."""
 
     found: RecipeFacts
-    cluster: ClusterOptions
 
     @property
     def recipe(self) -> Recipe:
@@ -104,13 +102,13 @@ class StageInputs:
             BudgetError: it does not fit the memory or the disk.
         """
         recipe = self.recipe
-        return projected_ingest(self._edges, recipe.dataset.options(), recipe.dataset_path, self.cluster)
+        return projected_ingest(self._edges, recipe.dataset.options(), recipe.dataset_path, self.found.cluster)
 
     @cached_property
     def typed_ingest(self) -> IngestProjection:
         """The projected ingest of a recipe with relations; raises as :attr:`ingest`."""
         recipe = self.recipe
-        return projected_tables(recipe.tables(), recipe.dataset.options(), recipe.dataset_path, self.cluster)
+        return projected_tables(recipe.tables(), recipe.dataset.options(), recipe.dataset_path, self.found.cluster)
 
     @cached_property
     def _edges(self) -> EdgeSource:
@@ -147,7 +145,7 @@ class StageInputs:
     def graph_phases(self) -> list[PhaseCount]:
         """Phases of the ingest's tasks, if the edges are spread evenly."""
         found, options = self.ingest, self.recipe.dataset.options()
-        memory, sort = self.cluster.memory, options.sort
+        memory, sort = self.found.cluster.memory, options.sort
         value_bytes = WEIGHT_BYTES if found.weighted else TIME_BYTES if found.has_times else 0
         sizes = SortSizes.even(
             found.vertices,
@@ -161,23 +159,6 @@ class StageInputs:
         compact = options.ids != "keep"
         phases = ingest_phases(sizes, sort, memory, compact=compact, name_bytes=found.name_bytes)
         return count([*preparation_phases(self._edges), *phases])
-
-    @cached_property
-    def _link_plan(self) -> list[Phase]:
-        links, memory = self.recipe.links, self.cluster.memory
-        if links is None:
-            return []
-        has_times = self.ingested.has_times or links.times is not None
-        return link_phases(self.ingested, links, memory, {}, has_times=has_times)
-
-    @property
-    def link_phases(self) -> list[PhaseCount]:
-        """Phases of the tasks that draw links, and make the graph without them.
-
-        Raises:
-            InputError: a split gets no pair.
-        """
-        return count(self._link_plan)
 
     @property
     def num_training_pairs(self) -> int | None:
@@ -194,17 +175,11 @@ class StageInputs:
         return further[0] - held_out if further else total - held_out
 
     @property
-    def link_bytes(self) -> tuple[int, int]:
-        """Bytes of the links and the graph without them, uncompressed, and of temporary files."""
-        written = (task.needs.writes for phase in self._link_plan if phase.makes_arrays for task in phase.tasks)
-        return sum(written), temporary_bytes(self._link_plan)
-
-    @property
     def vertex_phases(self) -> list[PhaseCount]:
         """Phases of the tasks that store the vertex data."""
         by_id, types = self.recipe.vertices.format == "keyed", self.vertices.types
         known = {array: kind for array, kind in types.items() if 0 not in kind[1]}
-        return count(stated_vertex_phases(self.graph.num_vertices, known, self.cluster.memory, by_id=by_id))
+        return count(stated_vertex_phases(self.graph.num_vertices, known, self.found.cluster.memory, by_id=by_id))
 
     @property
     def partition_phases(self) -> list[PhaseCount]:
@@ -217,8 +192,8 @@ class StageInputs:
             self.graph,
             self._transpose or self.graph,
             self.recipe.partition,
-            self.cluster.tasks_at_once,
-            self.cluster.memory,
+            self.found.cluster.tasks_at_once,
+            self.found.cluster.memory,
         )
 
     @property
@@ -231,7 +206,7 @@ class StageInputs:
         """Phases of the tasks that make the shards."""
         if self.recipe.grid is None:
             return count(row_phases(self._shard_source, self.parts, RowPlaces(), self.recipe.shards.reorder))
-        memory = self.cluster.memory
+        memory = self.found.cluster.memory
         return count(GridPlan(self._shard_source, self.recipe.grid, memory, GridPlaces()).phases())
 
     @cached_property
@@ -257,7 +232,7 @@ class StageInputs:
         Raises:
             InputError: the recipe has none, or more parts than vertices.
         """
-        options, memory = self.recipe.partition, self.cluster.memory
+        options, memory = self.recipe.partition, self.found.cluster.memory
         if options is None:
             raise InputError(f"{self.recipe.source_name}: the recipe has no partition")
         if self._stored_graph is not None:
@@ -305,14 +280,14 @@ class StageInputs:
     @cached_property
     def _transpose(self) -> GraphSizes | None:
         """The stored transpose, if there is one."""
-        found = find_transpose(self._dataset, self._stored_graph) if self._stored_graph is not None else None
+        found = find_transpose(self.found.dataset, self._stored_graph) if self._stored_graph is not None else None
         return GraphSizes.of(found) if found else None
 
     @cached_property
     def shard_needs(self) -> ShardNeeds:
         """Needs of making the shards."""
         source = self._shard_source
-        grid, memory = self.recipe.grid, self.cluster.memory
+        grid, memory = self.recipe.grid, self.found.cluster.memory
         if grid is not None:
             return grid_needs(source, grid, memory)
         return row_needs(source, self.parts, self.recipe.shards.reorder)
@@ -323,7 +298,7 @@ class StageInputs:
         if self._stored_graph is None:
             return None
         layout = "row" if self.recipe.grid is None else "grid"
-        return known_work(self._dataset, layout, self._stored_graph.artifact.key)[0]
+        return known_work(self.found.dataset, layout, self._stored_graph.artifact.key)[0]
 
     @cached_property
     def has_inputs_of_training(self) -> bool:
@@ -430,20 +405,14 @@ class StageInputs:
             order_bytes=order,
         )
 
-    @property
-    def _dataset(self) -> Dataset:
-        return Catalog(self.recipe.catalog).dataset(self.recipe.dataset.name)
-
     def _stored(self, kind: str) -> Artifact | None:
-        key = self.found.keys.get(kind)
-        path = self.recipe.dataset_path / kind / (key or "")
-        return Artifact(path) if key is not None and (path / MANIFEST).exists() else None
+        return self.found.stored(kind, self.found.keys.get(kind))
 
     @cached_property
     def _stored_graph(self) -> Graph | None:
         """The graph that the stages after the links read."""
-        path = self.recipe.dataset_path / "graph" / self.found.read_graph
-        return Graph(Artifact(path)) if (path / MANIFEST).exists() else None
+        artifact = self.found.stored("graph", self.found.read_graph)
+        return Graph(artifact) if artifact else None
 
     @cached_property
     def _stored_vertices(self) -> Vertices | None:

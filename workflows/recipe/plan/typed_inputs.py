@@ -23,8 +23,9 @@ from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.work_folder import BESIDE
-from gnnloom.storage.format.artifact import MANIFEST, Artifact
+from gnnloom.storage.format.artifact import Artifact
 from gnnloom.workflows.recipe.plan.stage_inputs import ASSUMED_CLASSES, StageInputs
+from gnnloom.workflows.recipe.stages.stage import array_bytes
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class TypedStageInputs(StageInputs):
         """Memory, disk and scratch of the unions and, as a bound, of a second sort of all edges for the reverses."""
         phases = self._union_phases
         memory = BASE_MEMORY + max((phase.most_memory for phase in count(phases)), default=0)
-        disk = sum(task.needs.writes for phase in phases if phase.makes_arrays for task in phase.tasks)
+        disk = array_bytes(phases)
         if self._reverses is not None:
             return memory, disk, 0
         sort = self.typed_ingest
@@ -117,7 +118,9 @@ class TypedStageInputs(StageInputs):
         grid = self.recipe.grid
         if grid is None:
             return None
-        return TypedGridPlan(self.sizes, self._columns(), self._data, grid, self.cluster.memory, TypedGridPlaces())
+        return TypedGridPlan(
+            self.sizes, self._columns(), self._data, grid, self.found.cluster.memory, TypedGridPlaces()
+        )
 
     @cached_property
     def _shard_source(self) -> ShardSource:
@@ -135,7 +138,7 @@ class TypedStageInputs(StageInputs):
         if self._stored_types is None:
             return None
         made_from = {"graph": self.found.read_graph}
-        stored = self._dataset.fitting("transpose", made_from=made_from, **spec.asked)
+        stored = self.found.dataset.fitting("transpose", made_from=made_from, **spec.asked)
         return Graph(Artifact(stored[0].path)) if stored else None
 
     def _columns(self) -> Mapping[str, tuple[Column, ...]]:
@@ -156,9 +159,8 @@ class TypedStageInputs(StageInputs):
         """The vertex data by type."""
         found = {}
         for name, key in self.found.type_vertices.items():
-            path = self.recipe.dataset_path / "vertices" / key
-            if (path / MANIFEST).exists():
-                found[name] = VertexSizes.of(Vertices(Artifact(path)))
+            if (stored := self.found.stored("vertices", key)) is not None:
+                found[name] = VertexSizes.of(Vertices(stored))
                 continue
             source = next(each.open(None) for each in self.recipe.tables().data if each.type == name)
             columns = source.num_columns("feature")
@@ -168,14 +170,14 @@ class TypedStageInputs(StageInputs):
     @cached_property
     def _reverses(self) -> Reverses | None:
         """The stored reverses of the relations, if they exist."""
-        path = self.recipe.dataset_path / "transpose" / self.found.reverses
-        return reverses_of(Artifact(path)) if (path / MANIFEST).exists() else None
+        artifact = self.found.stored("transpose", self.found.reverses)
+        return reverses_of(artifact) if artifact else None
 
     @cached_property
     def _stored_types(self) -> TypedGraph | None:
         """The graph that the stages after the links read."""
-        path = self.recipe.dataset_path / "graph" / self.found.read_graph
-        return TypedGraph(Artifact(path)) if (path / MANIFEST).exists() else None
+        artifact = self.found.stored("graph", self.found.read_graph)
+        return TypedGraph(artifact) if artifact else None
 
     @cached_property
     def _stored_graph(self) -> Graph | None:

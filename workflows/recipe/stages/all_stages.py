@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import IncompleteError, InputError
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
@@ -48,14 +48,6 @@ class RecipeStages:
     found: RecipeFacts
 
     @property
-    def all_keys(self) -> Mapping[str, str]:
-        """Key of every artifact of the recipe, including stages that were not requested."""
-        return self.found.keys
-
-    def __contains__(self, name: object) -> bool:
-        return any(stage.name == name for stage in self.stages)
-
-    @property
     def preparation(self) -> tuple[Stage, ...]:
         """The stages before the stages of the ranks."""
         return tuple(stage for stage in self.stages if isinstance(stage.kind, Prepares))
@@ -94,17 +86,17 @@ class RecipeStages:
         return replace(self, stages=self.stages[begin:end])
 
 
-def find_workload(recipe: Recipe, memory: int, *, restart: bool = False) -> RecipeStages:
+def find_stages(recipe: Recipe, cluster: ClusterOptions, *, restart: bool = False) -> RecipeStages:
     """Find the result of every stage of a recipe, and whether the stage is done. Runs nothing.
 
     Args:
-        memory: bytes per worker, which decides how deep the multilevel partitioner coarsens.
+        cluster: its memory per worker decides how deep the multilevel partitioner coarsens.
         restart: start the training run over, so the stage counts as not done in any case.
 
     Raises:
         InputError, NotFoundError: the file of a source does not exist, or has unexpected contents.
     """
-    found, stages = RecipeFacts(recipe, memory, {}, restart), list[Stage]()
+    found, stages = RecipeFacts(recipe, cluster, {}, restart), list[Stage]()
     for kind in _TYPED if recipe.relations else _ALL:
         if (options := kind.options(found)) is not None:
             key = kind.key(found, options)

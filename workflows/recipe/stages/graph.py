@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 class GraphStage(Prepares[DatasetSection]):
     """Stores the edges."""
 
-    name = "graph"
-
-    def options(self, found: RecipeFacts) -> DatasetSection:
-        return found.recipe.dataset
+    name, given_by = "graph", "dataset"
 
     def key(self, found: RecipeFacts, options: DatasetSection) -> str:
         with found.named_section("source"):

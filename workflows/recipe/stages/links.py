@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.projection import link_phases
 from gnnloom.pipeline.links.relation.projection import relation_phases
 from gnnloom.pipeline.links.relation.stage import draw_relation_links, relation_links_key
 from gnnloom.pipeline.links.stage import draw_links, links_key
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.memory import BASE_MEMORY
-from gnnloom.pipeline.tasks.phase import count, temporary_bytes
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.formatting import readable_estimate
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 class LinksStage(Prepares[DrawOptions]):
     """Draws the links, and stores the graph without them."""
 
-    name = "links"
-
-    def options(self, found: RecipeFacts) -> DrawOptions | None:
-        return found.recipe.links
+    name, given_by = "links", "links"
 
     def key(self, found: RecipeFacts, options: DrawOptions) -> str:
         return links_key(found.keys["graph"], options)
@@ -40,16 +36,11 @@ class LinksStage(Prepares[DrawOptions]):
         draw_links(dataset, dataset.graph(found.keys["graph"]), options, cluster)
 
     def needs(self, inputs: StageInputs, options: DrawOptions) -> StageNeeds:
-        phases = tuple(inputs.link_phases)
-        disk, scratch = inputs.link_bytes
-        held_out = inputs.ingested.nnz - inputs.graph.nnz
-        return StageNeeds(
-            memory=BASE_MEMORY + max(phase.most_memory for phase in phases),
-            disk=disk,
-            scratch=scratch,
-            note=f"{readable_estimate(held_out)} entries held out; disk space before compression",
-            phases=phases,
-        )
+        graph = inputs.ingested
+        has_times = graph.has_times or options.times is not None
+        planned = link_phases(graph, options, inputs.found.cluster.memory, {}, has_times=has_times)
+        held_out = readable_estimate(graph.nnz - inputs.graph.nnz)
+        return StageNeeds.of_plan(planned, f"{held_out} entries held out; disk space before compression")
 
 
 class RelationLinksStage(LinksStage):
@@ -68,11 +59,5 @@ class RelationLinksStage(LinksStage):
         total, blocks = (found.vertices, found.edges), max(1, found.blocks)
         sizes = GraphSizes.even(*total, symmetric=False, weighted=False, num_blocks=blocks, stored_bytes=0)
         planned = relation_phases(sizes, options, relation, has_loops=True)
-        phases = tuple(count(planned))
-        return StageNeeds(
-            memory=BASE_MEMORY + max(phase.most_memory for phase in phases),
-            disk=sum(task.needs.writes for phase in planned if phase.makes_arrays for task in phase.tasks),
-            scratch=temporary_bytes(planned),
-            note=f"edges of {relation} held out; as if it had all {readable_estimate(found.edges)} edges",
-            phases=phases,
-        )
+        edges = readable_estimate(found.edges)
+        return StageNeeds.of_plan(planned, f"edges of {relation} held out; as if it had all {edges} edges")

@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 class PartitionStage(Prepares[PartitionOptions]):
     """Partitions the vertices, if the shards need a partition."""
 
-    name = "partition"
-
-    def options(self, found: RecipeFacts) -> PartitionOptions | None:
-        return found.recipe.partition
+    name, given_by = "partition", "partition"
 
     def key(self, found: RecipeFacts, options: PartitionOptions) -> str:
-        return partition_key(found.read_graph, options, found.memory)
+        return partition_key(found.read_graph, options, found.cluster.memory)
 
     def prepare(self, found: RecipeFacts, options: PartitionOptions, dataset: Dataset, cluster: Cluster) -> None:
         partition_graph(dataset, dataset.any_graph(found.read_graph), options, cluster)

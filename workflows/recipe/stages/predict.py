@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 class PredictStage(OnRanks[PredictSection]):
     """Predicts, if the recipe has the section."""
 
-    name = "predict"
+    name, given_by = "predict", "predict"
     makes_artifact = False
-
-    def options(self, found: RecipeFacts) -> PredictSection | None:
-        return found.recipe.predict
 
     def key(self, found: RecipeFacts, options: PredictSection) -> str:
         return found.run.name

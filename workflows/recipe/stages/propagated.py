@@ -21,18 +21,14 @@ _PLACES = MappingProxyType({"disk": "on disk", "memory": "in memory"})
 class PropagatedStage(OnRanks[PropagateConfig]):
     """Propagates on the row shards, if the recipe has a number of steps."""
 
-    name = "propagated"
-
-    def options(self, found: RecipeFacts) -> PropagateConfig | None:
-        return found.recipe.propagation
+    name, given_by = "propagated", "propagation"
 
     def key(self, found: RecipeFacts, options: PropagateConfig) -> str:
         return options.key(found.keys["shards"], found.inputs)
 
     def run(self, found: RecipeFacts, options: PropagateConfig, ranks: Ranks, display: Display) -> None:
-        scratch = found.recipe.cluster.scratch_folder()
-        scratch_name = None if scratch is None else str(scratch)
-        ranks.propagate(replace(options, shards=found.keys["shards"], scratch=scratch_name))
+        scratch = None if found.cluster.scratch is None else str(found.cluster.scratch)
+        ranks.propagate(replace(options, shards=found.keys["shards"], scratch=scratch))
 
     def needs(self, inputs: StageInputs, options: PropagateConfig) -> StageNeeds:
         plan = inputs.propagation

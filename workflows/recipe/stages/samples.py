@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 class SamplesStage(Prepares[SampleOptions]):
     """Draws batches, if the recipe has a number of epochs for them."""
 
-    name = "samples"
-
-    def options(self, found: RecipeFacts) -> SampleOptions | None:
-        return found.recipe.sampled
+    name, given_by = "samples", "sampled"
 
     def key(self, found: RecipeFacts, options: SampleOptions) -> str:
         # A single rank owns all vertices, so its samples do not depend on a partition.
@@ -35,7 +32,7 @@ class SamplesStage(Prepares[SampleOptions]):
 
     def needs(self, inputs: StageInputs, options: SampleOptions) -> StageNeeds:
         note = "disk and memory: `gnnloom sample --plan`, once the graph exists"
-        return StageNeeds(memory=inputs.cluster.memory, note=note)
+        return StageNeeds(memory=inputs.found.cluster.memory, note=note)
 
 
 class TypedSamplesStage(SamplesStage):

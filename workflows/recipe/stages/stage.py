@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from gnnloom.pipeline.tasks.cluster import Cluster
-from gnnloom.pipeline.tasks.phase import PhaseCount
+from gnnloom.pipeline.tasks.memory import BASE_MEMORY
+from gnnloom.pipeline.tasks.phase import Phase, PhaseCount, count, temporary_bytes
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.job.ranks import Ranks
@@ -94,6 +95,23 @@ class StageNeeds:
     phases: tuple[PhaseCount, ...] = ()
     rank: RankCount | None = None
 
+    @classmethod
+    def of_plan(cls, planned: Sequence[Phase], note: str) -> StageNeeds:
+        """Needs of a stage that runs the given phases."""
+        phases = tuple(count(planned))
+        return cls(
+            memory=BASE_MEMORY + max(phase.most_memory for phase in phases),
+            disk=array_bytes(planned),
+            scratch=temporary_bytes(planned),
+            note=note,
+            phases=phases,
+        )
+
+
+def array_bytes(planned: Iterable[Phase]) -> int:
+    """Bytes that the phases write to arrays, uncompressed."""
+    return sum(task.needs.writes for phase in planned if phase.makes_arrays for task in phase.tasks)
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -112,19 +130,22 @@ class RecipeStage(ABC, Generic[Options]):
 
     Attributes:
         name: name of the stage, and kind of its artifact.
+        given_by: attribute of the recipe with the options of the stage, unless the stage finds them itself.
         makes_artifact: the stage makes an artifact, rather than a part of a run.
     """
 
     name: ClassVar[str]
+    given_by: ClassVar[str]
     makes_artifact: ClassVar[bool] = True
 
-    @abstractmethod
     def options(self, found: RecipeFacts) -> Options | None:
         """The options that the recipe has for the stage; None if the recipe has no such stage.
 
         Raises:
             InputError, NotFoundError: the file of a source does not exist, or has unexpected contents.
         """
+        options: Options | None = getattr(found.recipe, self.given_by)
+        return options
 
     @abstractmethod
     def key(self, found: RecipeFacts, options: Options) -> str:

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,11 +29,11 @@ class MistakesError(InputError):
         self.messages = messages
 
 
+@dataclass
 class Mistakes:
     """Collects the mistakes of a file, to report them all at once."""
 
-    def __init__(self) -> None:
-        self._messages: list[str] = []
+    _messages: list[str] = field(default_factory=list)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -94,8 +94,10 @@ class Document:
             raise InputError(f"{path}: not valid TOML: {error}; write `key = value`, with text in quotes") from error
         lines = find_lines(text)
         sections: dict[str, dict[str, GivenValue]] = {}
+        section_lines: dict[str, str] = {}
         for section, values in _entries(content, lists):
             where = f"{path}, line {lines.get((section, ''), lines.get(('', section.partition('.')[0]), 1))}"
+            section_lines[section] = where
             if not isinstance(values, dict):
                 raise InputError(f"{where}: {_not_a_section(section, values)}")
             sections[section] = {
@@ -107,11 +109,8 @@ class Document:
             section, key, value = _split_setting(setting)
             if "." in section and section not in sections:
                 raise InputError(f"--set {setting}: the recipe has no [[{section.replace('.', ']] number ')}")
+            section_lines.setdefault(section, f"{path}, line 1")
             sections.setdefault(section, {})[key] = GivenValue(Raw(value), f"--set {setting}")
-        section_lines = {
-            section: f"{path}, line {lines.get((section, ''), lines.get(('', section.partition('.')[0]), 1))}"
-            for section in sections
-        }
         return cls(str(path), sections, section_lines)
 
     def check_sections(self, known: Iterable[str]) -> None:
