@@ -15,7 +15,6 @@ from gnnloom.pipeline.partition.settings import (
     NATIVE_METHOD,
     QUALITY_METHOD,
     PartitionSettings,
-    check_choice,
 )
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
@@ -71,21 +70,19 @@ class PartitionOptions(PartitionSettings):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._settle_method()
-        check_choice("method", self.method, tuple(METHODS))
         method = self.partitioner
         if not self.model:
             object.__setattr__(self, "model", method.models[0])
         if not self.preset:
             object.__setattr__(self, "preset", method.preset_names[0])
-        check_choice("model", self.model, MODELS)
         if self.model not in method.models:
             raise InputError(f"model {self.model!r}: method {self.method} offers {', '.join(method.models)}")
         if self.preset not in method.preset_names:
             offers = f"offers {', '.join(method.preset_names)}" if method.preset_names[0] else "has none"
             raise InputError(f"preset {self.preset!r}: method {self.method} {offers}")
         object.__setattr__(self, "quality", self.preset if self.method == QUALITY_METHOD else "")
-        super().__post_init__()
         self._check_meaning()
         # Only a check here: the field keeps the texts.
         own_options(self)
@@ -103,7 +100,6 @@ class PartitionOptions(PartitionSettings):
             offers = self.model in {"", *chooser.models} and self.preset in {"", *chooser.preset_names}
             object.__setattr__(self, "method", QUALITY_METHOD if offers else NATIVE_METHOD)
             return
-        check_choice("quality", self.quality, chooser.preset_names)
         given = self.method if self.method not in {"", QUALITY_METHOD} else self.preset
         if given not in {"", self.quality}:
             raise InputError(

@@ -163,12 +163,6 @@ class PartitionSettings:
         return f"{OF_TYPE}{self.balance}" if self.balance else self.weights
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise InputError unless ``value`` is one of ``choices``."""
-    if value not in choices:
-        raise InputError(f"{name} {value!r}: expected one of {', '.join(choices)}")
-
-
 def check_parts(parts: int, num_vertices: int) -> None:
     """Raise InputError unless ``num_vertices`` vertices can be split into ``parts`` non-empty parts."""
     if parts < 1:

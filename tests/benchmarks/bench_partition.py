@@ -102,13 +102,6 @@ NAMED: tuple[tuple[str, float], ...] = (
 )
 #: The first of them, which are quick on any graph.
 _QUICKEST = 4
-#: Runs the command with hypergraphs of any size partitioned in rounds.
-_IN_ROUNDS = (
-    "from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS\n"
-    "object.__setattr__(LEVEL_STEPS, 'few_pins', 0)\n"
-    "from gnnloom.workflows.cli.main import main\n"
-    "main()"
-)
 PLANNED = {
     "small": [("metis", ""), ("multilevel", "flat"), ("random", "")],
     "full": [("mtkahypar", "large-k"), ("mtkahypar", "default"), ("mtkahypar", "deterministic")],
@@ -243,10 +236,13 @@ def _named(catalog: Catalog, data: Path, name: str) -> Dataset | None:
 def _measured(
     catalog: Catalog, name: str, where: str, parts: int, named: str, table: Path | None
 ) -> Iterator[tuple[str, float, str]]:
-    words = named.removesuffix(" in rounds").split()
-    command = [sys.executable, "-c", _IN_ROUNDS] if named.endswith("in rounds") else list(GNNLOOM)
-    command += ["--catalog", str(catalog.root), "partition", name, "--parts", str(parts), *words]
-    taken = watch([*command, "--workers", "0", "--threads", "1", "--json"])
+    if named.endswith("in rounds"):
+        program = str(Path(__file__).with_name("partition_in_rounds.py"))
+        command = [sys.executable, program, str(catalog.root), name, str(parts)]
+    else:
+        command = [*GNNLOOM, "--catalog", str(catalog.root), "partition", name, "--parts", str(parts), *named.split()]
+        command += ["--workers", "0", "--threads", "1", "--json"]
+    taken = watch(command)
     found = json.loads(taken.output)
     # Made anew by the next options, which may have the same key.
     catalog[name].remove_artifact("partition", found["key"])

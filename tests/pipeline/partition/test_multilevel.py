@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.partition.model.hypergraph import column_net_hypergraph
 from gnnloom.pipeline.partition.multilevel import out_of_core as multilevel
 from gnnloom.pipeline.partition.multilevel.clustering import cluster_vertices
@@ -28,6 +29,7 @@ from gnnloom.pipeline.partition.multilevel.store_hypergraph import store_hypergr
 from gnnloom.pipeline.partition.multilevel.transpose_incidence import TransposeSizes, transpose_incidence
 from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
+from gnnloom.pipeline.sources.format import open_edges
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.disk.work_folder import Scratch
@@ -364,6 +366,24 @@ def test_streaming_coarsens_even_what_fits_and_starts_no_native_partitioner(
     assert streaming["km1"] == rows_sent(adjacency.toarray(), found["streaming"].part(), 4).sum()
     assert streaming["km1"] < 0.5 * flat["km1"]
     assert streaming["imbalance"] <= 0.03
+
+
+@pytest.mark.long
+def test_where_no_level_fits_streaming_sends_fewer_rows_of_a_social_graph_than_auto(
+    catalog: Catalog, shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coarsen_to(monkeypatch, 0)
+    options = {"weights": False, "header": False, "extra_columns": False}
+    source = open_edges(None, (str(shared_data / "soc-Epinions1.txt.gz"),), options)
+    dataset = catalog.create("epinions")
+    graph = ingest_graph(dataset, source, IngestOptions(), HERE)
+    auto, streaming = (
+        partition_graph(dataset, graph, PartitionOptions(16, "multilevel", preset=preset), HERE).quality
+        for preset in ("auto", "streaming")
+    )
+    assert (auto["start"], streaming["start"]) == ("heavy-first", "heavy-first")
+    assert len(streaming["levels"]) > len(auto["levels"])
+    assert streaming["km1"] < 0.95 * auto["km1"]
 
 
 DEGENERATE = {
