@@ -24,7 +24,14 @@ from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
 from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import Stated, find_ends, is_number, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import (
+    Stated,
+    columns_by_thing,
+    find_ends,
+    is_number,
+    names_ids,
+    numbers_rows,
+)
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
@@ -562,6 +569,7 @@ def _name_edges(names: Sequence[str]) -> bool:
     """Whether names of columns are usual for the two ends of an edge."""
     # A name of a vertex is no other vertex.
     is_own_name = _OWN_NAME.search(names[1]) is not None and _OWN_NAME.search(names[0]) is None
+    is_own_name |= any(len(thing) > 1 for thing in columns_by_thing(names[:2]))
     are_ids = all(map(names_ids, names[:2])) and not is_own_name
     return are_ids or bool(find_ends(names))
 

@@ -250,7 +250,8 @@ def _unstated_columns(table: ParquetTable, *, valued: bool) -> tuple[str, ...]:
     by_name = fields_by_name(table.file.location, table.names, (0, 1), valued=valued)
     if by_name is None:
         _refuse_matrix(table)
-        if not valued and (found := find_other_ends(table.file.location, _first_ids(table), table.names, (0, 1))):
+        cells = {} if valued else _first_ids(table)
+        if found := find_other_ends(table.file.location, cells, table.names, (0, 1), valued=valued):
             raise InputError(found[1])
         return table.names[: 3 if valued else 2]
     fields, question = by_name
