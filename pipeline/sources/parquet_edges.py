@@ -168,12 +168,11 @@ class ParquetEdges:
             question = str(error)
         facts = {"source": names[0], "target": names[1], "types": kinds, **({"ignored": ignored} if ignored else {})}
         ids = {} if are_names is None else {"ids": "names" if are_names else "numbers"}
-        left = f"columns that are not read: {', '.join(ignored)}" if ignored else ""
         return Understood(
             table.file.location,
             "parquet",
             {**facts, **({"value": names[2]} if len(names) > 2 else {}), **ids},
-            ("Parquet", f"edges from {read[0]} to {read[1]}{value}", left, f"ids are {ids['ids']}" if ids else ""),
+            ("Parquet", f"edges from {read[0]} to {read[1]}{value}", f"ids are {ids['ids']}" if ids else ""),
             question,
             tuple(names),
             tuple(rows),
