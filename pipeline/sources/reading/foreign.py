@@ -287,6 +287,12 @@ _FOREIGN: Final[Sequence[Foreign]] = (
 _TAR: Final = slice(257, 262)
 
 _FOLDERS: Final[Sequence[tuple[str, str, str]]] = (
+    (
+        "zarr.json",
+        "a Zarr store",
+        "a dataset of gnnloom is used by its name and --catalog; read other stores in Python, and pass the arrays on",
+    ),
+    (".z[ag]r*", "a Zarr store", "read its arrays with zarr.open in Python, and pass them to gnnloom.ingest"),
     ("meta.yaml", "a CSV dataset of DGL", "ingest its edges.csv, then give nodes.csv to `gnnloom features --by-id`"),
     ("metadata.yaml", "a dataset of GraphBolt", "ingest the file of one of its kinds of edges"),
     ("metadata.json", "a chunked graph of DGL", "ingest the files of one of its kinds of edges"),

@@ -96,6 +96,14 @@ def test_orc_is_recognized_by_its_first_bytes(tmp_path: Path) -> None:
         open_edges(None, [str(tmp_path / "part-0")])
 
 
+@pytest.mark.parametrize("name", ["zarr.json", ".zgroup", ".zarray"])
+def test_a_folder_of_zarr_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / name).write_text("{}")
+    with pytest.raises(InputError, match="g: a Zarr store"):
+        open_edges(None, [str(tmp_path / "g")])
+
+
 #: First lines of edges between words that begin other formats.
 EDGES = (
     "graph theory\ntheory algebra", "solid liquid\nliquid gas", "create make\nmake build", "match game\ngame set",
