@@ -123,7 +123,7 @@ def new_metadata(
     """The metadata of an array that :func:`create_array` would make; see there for the arguments.
 
     Raises:
-        InputError: a chunk is larger than those that are read.
+        InputError: a chunk has more bytes than readers accept.
     """
     kind = np.dtype(dtype).newbyteorder("<")
     rows = chunk_rows or default_chunk_rows(shape, kind)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from gnnloom.pipeline.ingest.row_meaning import Rows
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.end_types import relation_of_prefixes, relation_of_types
 from gnnloom.pipeline.ingest.typed.table import parse_relations
@@ -16,7 +17,6 @@ from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.ingest.vertex_tables import (
     MOST_TABLES,
-    Rows,
     VertexReading,
     are_parts,
     is_file,
