@@ -468,14 +468,16 @@ def _ratings(locations: Sequence[str], format_name: str | None, understood: Sequ
     """The command that stores ratings without names of columns as edges between two types, whose ids may be equal."""
     first = understood[0]
     columns = list(zip(*first.rows, strict=True))
-    if len(locations) > 1 or first.facts.get("header", True) or "--weights" not in first.flags or len(columns) > 4:
+    is_one = len(locations) == 1 and "--weights" in first.flags and len(columns) in {3, 4}
+    if not is_one or first.facts.get("header", True):
         return {}
     # Edges of one type may have the same columns, but their weights are seldom a few stars.
     are_times = len(columns) < 4 or count_seconds(columns[3])
     if not (are_times and len(set(columns[2])) > 1 and set(columns[2]) <= _STARS):
         return {}
-    table = f"user,rates,item={locations[0]}:1,2,3 as weight" + (",4 as time" if len(columns) == 4 else "")
-    given = [*(["--format", format_name] if format_name else []), *_merge(columns[2:])]
+    values = ["3 as weight", "4 as time"][: len(columns) - 2]
+    table = f"user,rates,item={locations[0]}:{','.join(['1', '2', *values])}"
+    given = [*(["--format", format_name] if format_name else []), *_merge(values)]
     return {_IF_RATINGS: shell_command("gnnloom", "ingest", "NAME", "--relation", table, "--no-header", *given)}
 
 

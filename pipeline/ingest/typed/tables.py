@@ -279,11 +279,8 @@ class TypedTables:
                 continue
             kind = "names" if table.are_names else "numbers"
             for each in understood_of(table.rows, [table.location], ""):
-                column = each.facts.get("source", "")
-                of_type = (
-                    f"of type {table.type}" if table.kinds is None else f"of types by {_column(table.kinds, each)},"
-                )
-                first, sentence = each.sentences[:1], f"vertices {of_type} from {column}; ids are {kind}"
+                of_type = f"type {table.type}" if table.kinds is None else f"types by {_column(table.kinds, each)},"
+                sentence = f"vertices of {of_type} from {each.facts.get('source', '')}; ids are {kind}"
                 read = [*table.data, *([] if table.kinds is None else [table.kinds.column])]
                 found.append(_without(replace(each, sentences=(*each.sentences[:1], sentence)), read))
         return found + [each for data in self.data for each in data.understood()]
