@@ -12,7 +12,7 @@ from gnnloom.pipeline.sources.format import guess_format, open_edges
 from gnnloom.storage.errors import InputError
 
 #: Name and content of a file, and the words of its refusal.
-FOREIGN = {
+FOREIGN: dict[str, tuple[str, str | bytes, str]] = {
     "OBJ": ("m.txt", "# by hand\nmtllib m.mtl\nv 1.0 1.0 -1.0\nv 0 1 0\nv 1 0 0\nf 1 2 3\n", "an OBJ mesh"),
     "OBJ of whole numbers": ("m.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", "an OBJ mesh"),
     "PLY": ("m.ply", "ply\nformat ascii 1.0\nelement vertex 3\nend_header\n0 0 0\n", "a PLY mesh"),
@@ -88,6 +88,14 @@ def test_a_format_that_is_not_read_is_refused_by_its_name(tmp_path: Path, case: 
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=rf"{name}: .*{says}"):
         open_edges(None, [str(tmp_path / name)])
+
+
+def test_a_name_that_misleads_is_overruled_by_the_format(tmp_path: Path) -> None:
+    (tmp_path / "garden.bed").write_text("1 2\n2 3\n")
+    with pytest.raises(InputError, match="`--format snap`"):
+        open_edges(None, [str(tmp_path / "garden.bed")])
+    edges = open_edges("snap", [str(tmp_path / "garden.bed")])
+    assert sum(len(chunk.source) for span in edges.ranges() for chunk in edges.read(span)) == 2
 
 
 def test_orc_is_recognized_by_its_first_bytes(tmp_path: Path) -> None:
