@@ -43,11 +43,15 @@ _UNDIRECTED: Final = "undirected"
 _HEAD: Final = re.compile(r"#\s+\S+")
 #: A feature of libsvm: its number and its value.
 _NUMBERED_VALUE: Final = re.compile(r"\d+:[-+]?[\d.]+([eE][-+]?\d+)?", re.ASCII)
-#: The first words of a line below a table: of a sum, as spreadsheets write it, or of a note.
-_FOOTER: Final = re.compile(
+#: The word before a sum below a table, as spreadsheets write it; and a note there.
+_TOTAL: Final = re.compile(
     r"(((grand|sub|overall|column)[ _-]?)?totals?|sum|average|mean|summe|(gesamt|zwischen)(summe|ergebnis)|insgesamt"
     r"|total g[e\u00e9]n[e\u00e9]ral|somme|suma|totale|totaal|\u0438\u0442\u043e\u0433\u043e|\u603b\u8ba1|\u5408\u8ba1"
-    r")[: ]*|(source|note|quelle|copyright|(generated|exported|created|downloaded) (by|on|from|at))s?\b.*[: ].*",
+    r")[: ]*",
+    re.IGNORECASE,
+)
+_NOTE: Final = re.compile(
+    r"((source|note|quelle)s?\s*:|copyright\b|(generated|exported|created|downloaded) (by|on|from|at)\b).*",
     re.IGNORECASE,
 )
 #: Brackets that open, and that close.
@@ -280,17 +284,21 @@ def refuse_footer(file: SourceFile, sample: Sample, ends: tuple[int, int]) -> No
         ends: numbers of the columns of the ends of edges.
 
     Raises:
-        InputError: an id in the last row is a word such as Total, and no other row has an id of this row.
+        InputError: an id in the last row is a word such as Total and the other one is not a word, or it is a note; and
+            no other row has an id of this row.
     """
     *rows, last = [*sample.rows, *last_rows(file, sample)]
     others = {row.fields[end] for row in rows for end in ends if end < len(row.fields)}
     words = [last.fields[end] for end in ends if end < len(last.fields)]
-    word = next(filter(_FOOTER.fullmatch, words), "")
-    if word and rows and others.isdisjoint(words):
+    total = next(filter(_TOTAL.fullmatch, words), "")
+    # A company may be called Total.
+    is_sum = bool(total) and not any(char.isalpha() for word in words if word != total for char in word)
+    begin = total if is_sum else next(filter(_NOTE.fullmatch, words), "")
+    if begin and rows and others.isdisjoint(words):
         raise bad_line(
             file,
             last.start,
-            f"{word!r} seems to begin a sum or a note below the table, not an edge; remove the line, or add `--columns"
+            f"{begin!r} seems to begin a sum or a note below the table, not an edge; remove the line, or add `--columns"
             f" {ends[0] + 1},{ends[1] + 1}` if it is an edge",
         )
 
