@@ -1,49 +1,42 @@
-"""Tells tables with a row per vertex from edges by their first rows, and proposes the command that stores the vertices.
+"""Reads tables with a row per vertex, and proposes the commands that store the vertices.
 
-Edges repeat ids, and their two ends are of one kind. A table of vertices has an id per row, and its other columns have
-values that are not ids: fractions, dates, a few words. If the first rows are ambiguous, both readings are shown.
+:mod:`gnnloom.pipeline.ingest.row_meaning` tells such tables from edges.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from glob import escape, glob
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from gnnloom.pipeline.ingest.row_meaning import Rows, first_column, judge_rows, propose, shown_cells
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.format import guess_format
 from gnnloom.pipeline.sources.pyg import unread_tensors
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local, open_file
-from gnnloom.pipeline.sources.reading.first_lines import is_called
-from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import Stated, find_ends, is_number, names_ids, numbers_rows
-from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.pipeline.sources.reading.text_layout import (
+    Stated,
+    find_ends,
+    numbers_rows,
+)
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
 from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
 from gnnloom.pipeline.sources.vertex_data.class_names import is_label
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, is_target
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
-    PARTS,
-    TRUTH,
     choose,
     column_list,
-    counts,
-    is_known,
     is_numpy,
     is_parquet,
-    is_part,
     is_value,
     is_word,
-    kind_of,
     list_width,
     open_table,
     split_location,
@@ -63,28 +56,10 @@ _KNOWN: Final = frozenset({"header", "decimal", "extra_columns", "weights", "tim
 _LISTED: Final = 3
 #: Formats of edges whose files may be tables.
 _TABLES: Final = frozenset({"snap", "parquet", "npy", "npz"})
-#: The most words that are proposed as classes.
-_FEW: Final = 64
-#: How names of columns of labels end: Gephi's modularity_class.
-_ENDINGS: Final = ("_class", "_label")
-#: How names of columns with the name of a vertex end: GTFS's stop_name.
-_OWN_NAME: Final = re.compile(r"(name|label|title|description)$", re.IGNORECASE)
-#: Stands for a column of a type that cannot be read.
-_OTHER: Final = "other"
 #: Members of an ``.npz`` that only a matrix of SciPy has, or a benchmark whose vertex data `ingest` stores.
 _STORED_ALONG: Final = frozenset({"format", "indices", "edges", "adj_indptr", "adj_data"})
 #: Members that hold features, even if the graph has the same number of vertices and edges.
 _FEATURES: Final = frozenset({"x", "feat", "feats", "feature", "features", "node_feat", "node_features"})
-
-
-class Rows(Enum):
-    """Meaning of a table's rows: edges or vertices."""
-
-    EDGE = "an edge"
-    VERTEX = "a vertex"
-    #: Both readings are possible; the second word says which one is more likely.
-    EDGE_LIKELY = "likely an edge"
-    VERTEX_LIKELY = "likely a vertex"
 
 
 @dataclass(frozen=True)
@@ -392,7 +367,7 @@ def _table_reading(
     titles = [column_name(table, number) for number in range(table.width)]
     left = [
         titles[number]
-        for number in range(_first_column(table), table.width)
+        for number in range(first_column(table), table.width)
         if number not in used and any(shown_cells(table, number)[1])
     ]
     filled = f"missing values of {', '.join(lacking)} become the mean; `--missing 0` makes them 0" if lacking else ""
@@ -485,157 +460,6 @@ def _array(file: SourceFile, member: str | None) -> StoredArray | None:
         return open_array(file, member)
     except InputError:
         return None
-
-
-def judge_rows(table: CellTable) -> tuple[Rows, str]:
-    """Meaning of each row of a table, edge or vertex, and the evidence, as text for users."""
-    start = _first_column(table)
-    names, width = list(table.names[start:]), table.width - start
-    if width == 1:
-        return (Rows.VERTEX if _is_column(shown_cells(table, start)[1]) else Rows.EDGE), ""
-    if names and _name_edges(names):
-        return Rows.EDGE, ""
-    cells = [shown_cells(table, number)[1] for number in range(start, min(start + 3, table.width))]
-    first, others = cells[0], [set(column) for column in cells[1:]]
-    is_unique, is_named = len(set(first)) == len(first), bool(names) and names_ids(names[0])
-    has_no_names = not names and width > 3 and is_unique and _is_planetoid(table)
-    titles = [f"column {column_name(table, number)}" for number in range(start, start + 2)]
-    # A matrix has the names of its rows in its first line.
-    is_matrix = bool(names) and set(first) <= set(table.names)
-    have_ids = bool(first) and not is_matrix and all(cell.isdigit() or is_id(cell) or is_word(cell) for cell in first)
-    unlike = _no_ids(table, start + 1) if have_ids and not find_times(first) else ""
-    why = f"{titles[1]} has {unlike}" if unlike and (is_unique or is_named) else ""
-    # Two columns of numbers with some in common may be ends, whatever they are called.
-    may_be_ends = all(all(map(is_id, column)) for column in cells[:2]) and not others[0].isdisjoint(first)
-    is_named_so = any(name.lower() in PARTS or is_label(name) or split_part(name) for name in names[1:])
-    if why or has_no_names or (is_named_so and (is_unique or not (is_named or may_be_ends))):
-        return Rows.VERTEX, why
-    # Ends of edges mostly have ids in common, and third columns of triples have them with first ones.
-    is_triple = any(not is_id(cell) and cell in first for column in others[1:] for cell in column)
-    if not have_ids or not is_unique or find_times(first) or is_triple:
-        return Rows.EDGE, ""
-    return _likely(names, width, cells, is_named=is_named), f"no id of {titles[0]} occurs twice in the first rows"
-
-
-def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *, is_named: bool) -> Rows:
-    """The more likely meaning of rows if the first column has each id once.
-
-    Args:
-        cells: of the first columns.
-        is_named: the first column is called as ids are.
-    """
-    first, second = ([cell.removesuffix(".0") for cell in column] for column in cells[:2])
-    is_apart, repeats = set(first).isdisjoint(second), len(set(second)) < len(second)
-    has_words = [any(not is_id(cell) for cell in column) for column in (first, second)]
-    rest = names[2:]
-    is_weight = not names and width == 3 and all(map(is_number, cells[2]))
-    is_valued = is_weight or (
-        bool(rest) and all(is_called(name, "weights") or is_called(name, "times") for name in rest)
-    )
-    has_more = width > 2 and not is_valued
-    if is_named and (is_apart or has_more):
-        return Rows.EDGE_LIKELY if is_valued else Rows.VERTEX_LIKELY
-    if has_words[0] != has_words[1] or (has_words[1] and is_apart and repeats):
-        return Rows.VERTEX_LIKELY if has_more else Rows.EDGE_LIKELY
-    is_open = has_more and (bool(names) or is_apart)
-    return Rows.EDGE_LIKELY if is_open or (bool(names) and width == 2 and is_apart and repeats) else Rows.EDGE
-
-
-def _no_ids(table: CellTable, column: int) -> str:
-    """Description of a cell in a column that is not an id; empty if all cells may be ids."""
-    holds, cells = shown_cells(table, column)
-    known = [cell for cell in cells if is_known(cell)]
-    if holds == _OTHER:
-        return "neither numbers nor text"
-    if holds == "list" or (known and all(list_width(cell) for cell in known)):
-        return "lists"
-    if known and all(cell.lower() in TRUTH for cell in known):
-        return "True and False"
-    if known and find_times(known):
-        return "dates"
-    if fraction := next((cell for cell in known if is_number(cell) and float(cell) % 1), ""):
-        return f"numbers that are not ids, such as {fraction}"
-    return ""
-
-
-def _name_edges(names: Sequence[str]) -> bool:
-    """Whether names of columns are usual for the two ends of an edge."""
-    # A name of a vertex is no other vertex.
-    is_own_name = _OWN_NAME.search(names[1]) is not None and _OWN_NAME.search(names[0]) is None
-    are_ids = all(map(names_ids, names[:2])) and not is_own_name
-    return are_ids or bool(find_ends(names))
-
-
-def _is_column(cells: Sequence[str]) -> bool:
-    """Whether the cells of the only column are fractions, or repeat, as classes do."""
-    known = [cell for cell in cells if is_known(cell)]
-    has_fractions = any(is_number(cell) and float(cell) % 1 for cell in known)
-    return (has_fractions and all(map(is_value, known))) or 0 < 2 * len(set(known)) <= len(known)
-
-
-def _is_planetoid(table: CellTable) -> bool:
-    """Whether each row has an id, numbers, and the name of a class."""
-    kinds = [kind_of(shown_cells(table, number)[1])[0] for number in (table.width - 1, *range(1, table.width - 1))]
-    return kinds[0] == "words" and set(kinds[1:]) == {"number"}
-
-
-def _first_column(table: CellTable) -> int:
-    """Number of the first column that does not number the rows. A frame's index may have the ids."""
-    start = int(bool(table.names) and table.width > 1 and numbers_rows(table.names[0]))
-    is_index = start and not names_ids(table.names[start]) and not counts(shown_cells(table, 0)[1])
-    return 0 if is_index else start
-
-
-def shown_cells(table: CellTable, number: int) -> tuple[str, list[str]]:
-    """First cells like :meth:`CellTable.first_cells`, but also for a column of a type that cannot be read."""
-    try:
-        return table.first_cells(number)
-    except InputError:
-        return _OTHER, []
-
-
-def propose(table: CellTable, *, has_ids: bool = False) -> tuple[int | None, dict[str, list[int]]]:
-    """Numbers of the columns that a table seems to have for the ids and for each option; an id may be missing.
-
-    Args:
-        has_ids: the first column has ids, whatever it is called.
-    """
-    start = _first_column(table)
-    first = shown_cells(table, start)[1]
-    are_names = bool(first) and all(map(is_word, first)) and len(set(first)) == len(first)
-    is_index = bool(table.names) and numbers_rows(table.names[start])
-    named = bool(table.names) and names_ids(table.names[start])
-    has_ids = table.width - start > 1 and (has_ids or not table.names or is_index or are_names or named)
-    found: dict[str, list[int]] = {"feature": [], "label": [], "target": [], "split": []}
-    for number in range(start + has_ids, table.width):
-        name, (holds, cells) = column_name(table, number), shown_cells(table, number)
-        if holds == _OTHER:
-            continue
-        kind, known = holds or kind_of(cells)[0], [cell for cell in cells if is_known(cell)]
-        is_mask = name.lower().endswith("mask") and split_part(name) is not None
-        is_split = name.lower() in PARTS or (bool(known) and all(map(is_part, known)))
-        if is_mask or (is_split and not found["split"]):
-            found["split"].append(number)
-        elif not known and cells:
-            continue
-        elif (
-            (is_label(name) or name.lower().endswith(_ENDINGS))
-            and not _are_names(kind, known)
-            and not found["label"]
-            and not found["target"]
-        ):
-            has_fraction = any("." in cell and float(cell) % 1 for cell in known if is_number(cell))
-            found["target" if has_fraction else "label"].append(number)
-        elif kind != "words" and not (table.width == 1 and all(map(is_id, known))):
-            found["feature"].append(number)
-        elif not _are_names(kind, known) and not found["label"]:
-            found["label"].append(number)
-    return start if has_ids else None, {option: numbers for option, numbers in found.items() if numbers}
-
-
-def _are_names(kind: str, known: Sequence[str]) -> bool:
-    """Whether a column of words has descriptions: few words are classes, many are not."""
-    return kind == "words" and len(set(known)) > min(_FEW, max(2, len(known) // 2))
 
 
 def written(table: CellTable, numbers: Sequence[int]) -> str:

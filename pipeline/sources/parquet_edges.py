@@ -168,12 +168,11 @@ class ParquetEdges:
             question = str(error)
         facts = {"source": names[0], "target": names[1], "types": kinds, **({"ignored": ignored} if ignored else {})}
         ids = {} if are_names is None else {"ids": "names" if are_names else "numbers"}
-        left = f"columns that are not read: {', '.join(ignored)}" if ignored else ""
         return Understood(
             table.file.location,
             "parquet",
             {**facts, **({"value": names[2]} if len(names) > 2 else {}), **ids},
-            ("Parquet", f"edges from {read[0]} to {read[1]}{value}", left, f"ids are {ids['ids']}" if ids else ""),
+            ("Parquet", f"edges from {read[0]} to {read[1]}{value}", f"ids are {ids['ids']}" if ids else ""),
             question,
             tuple(names),
             tuple(rows),
@@ -250,7 +249,8 @@ def _unstated_columns(table: ParquetTable, *, valued: bool) -> tuple[str, ...]:
     by_name = fields_by_name(table.file.location, table.names, (0, 1), valued=valued)
     if by_name is None:
         _refuse_matrix(table)
-        if not valued and (found := find_other_ends(table.file.location, _first_ids(table), table.names, (0, 1))):
+        cells = {} if valued else _first_ids(table)
+        if found := find_other_ends(table.file.location, cells, table.names, (0, 1), valued=valued):
             raise InputError(found[1])
         return table.names[: 3 if valued else 2]
     fields, question = by_name

@@ -470,7 +470,7 @@ class TextEdges:
         except InputError as error:
             kind, question = None, str(error)
         value = "time" if self.times else "weight" if self.weights else ""
-        columns = describe_columns(table, lines.headings, value)
+        columns = describe_columns(table, lines.columns, value)
         skipped = [f"{counted(table.comments, 'comment')} before it"] if table.comments else []
         first = f"text, fields between {spelled(table.separator)}; " + (
             "the first line counts the others"
@@ -504,18 +504,17 @@ class TextEdges:
         shown, at = lines.rows, (table.fields or (0, 1, 2))[-1]
         weights = [row[at] for row in shown if len(row) > at] if value == "weight" else []
         doubt = doubt_of_points(table.separator, weights)
-        titles = lines.headings if table.header else [str(number + 1) for number in range(_widest(shown))]
+        titles = table.header or lines.titles or [str(number + 1) for number in range(_widest(shown))]
         width = max(len(titles), _widest(shown))
         further = Suggestion() if self.extra_columns else lines.suggestion
         flags = (*further.flags, *(("--undirected",) if table.is_symmetric else ()))
         # Vertices without an edge would need features as well.
         flags = (*flags, *(("--ids compact",) if lines.smallest and self.stated_vertices is None else ()))
-        left = f"columns that are not read: {', '.join(columns['ignored'])}" if columns.get("ignored") else ""
         return Understood(
             file.location,
             "snap",
             facts,
-            ("; ".join([first, *skipped]), f"{read}{index}", doubt, left, further.unread, ids),
+            ("; ".join([first, *skipped]), f"{read}{index}", doubt, further.unread, ids),
             question,
             (*titles, *[""] * (width - len(titles))),
             tuple((*row, *[""] * (width - len(row))) for row in shown),
@@ -523,6 +522,10 @@ class TextEdges:
             flags,
             bool(self.stated.columns) or self._is_valued,
         )
+
+    def titled(self, titles: tuple[str, ...]) -> TextEdges:
+        """The same edges of files without a header, whose columns another file names."""
+        return replace(self, opened=tuple(replace(lines, titles=titles) for lines in self.opened))
 
     def as_named(self) -> TextEdges:
         return replace(self, any_name=True)

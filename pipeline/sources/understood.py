@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, runtime_checkable
 
+from gnnloom.storage.wording import counted
+
 #: Rows of a file that are shown.
 SHOWN_ROWS: Final = 5
 #: Sentence about weights in a file that are not read.
@@ -21,7 +23,7 @@ class Understood:
     Attributes:
         location: the file.
         format: name of its format.
-        facts: how it is read, as JSON.
+        facts: how it is read, as JSON; ``ignored`` has the names of the columns that are not read.
         sentences: the same for people; the first one goes on after the name of the file.
         question: a question that the first lines leave open, with the options that answer it; empty if there is none.
         columns: headings of the columns.
@@ -57,7 +59,15 @@ class Understood:
     def lines(self) -> list[str]:
         """Lines for people."""
         first, *others = self.sentences or (f"format {self.format}",)
-        return [f"{self.location}: {first}", *(f"  {each}" for each in (*others, self.question) if each)]
+        return [
+            f"{self.location}: {first}",
+            *(f"  {each}" for each in (*others, self._left_out(), self.question) if each),
+        ]
+
+    def _left_out(self) -> str:
+        """The columns that are not read; empty if all are."""
+        names = self.facts.get("ignored", ())
+        return f"{counted(len(names), 'column')} not read: {', '.join(names)}" if names else ""
 
 
 @runtime_checkable
@@ -129,7 +139,8 @@ def summary_lines(found: Sequence[Understood]) -> list[str]:
     lines: list[str] = []
     alike: dict[tuple[Any, ...], list[Understood]] = {}
     for each in found:
-        alike.setdefault((each.format, each.sentences, each.question), []).append(each)
+        ignored = tuple(each.facts.get("ignored", ()))
+        alike.setdefault((each.format, each.sentences, ignored, each.question), []).append(each)
     for first, *others in alike.values():
         head, *rest = first.lines()
         lines += [f"{head} (and {len(others)} more, read alike)" if others else head, *rest]

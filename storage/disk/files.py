@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -87,6 +88,19 @@ def written_aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
         sync_folder(path.parent)
 
 
+def read_file(path: Path) -> bytes:
+    """The bytes of a file. A pipe or a device is not read: it may never end.
+
+    Raises:
+        CorruptError: ``path`` is such a file.
+        OSError: the file does not exist or cannot be read.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise CorruptError(f"{path}: expected a regular file")
+    return path.read_bytes()
+
+
 def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any]:
     """Read a JSON object, and compare it with its checksum.
 
@@ -98,7 +112,7 @@ def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any]:
         FileNotFoundError: there is no such file.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_file(path)
     except (IsADirectoryError, NotADirectoryError) as error:
         raise CorruptError(f"{path}: expected a file ({error.strerror})") from error
     content = parse_json(raw, str(path))

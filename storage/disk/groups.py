@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from gnnloom.storage.disk.files import JsonObject, parse_json, read_json, write_json
+from gnnloom.storage.disk.files import JsonObject, parse_json, read_file, read_json, write_json
 from gnnloom.storage.errors import CorruptError
 
 #: Name of the file with the metadata of a group or array.
@@ -43,7 +43,7 @@ def read_group(path: Path) -> dict[str, Any]:
         CorruptError: the file is not a JSON object.
         OSError: the file does not exist or cannot be read.
     """
-    raw = (path / METADATA).read_bytes()
+    raw = read_file(path / METADATA)
     # gnnloom sorts the keys of its files, so the list lies between the group's attributes and its node type; any
     # earlier node type belongs to the list.
     start, end = raw.find(b'"consolidated_metadata"'), raw.rfind(b'"node_type"')

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gnnloom.storage.disk.files import JsonObject, written_aside
-from gnnloom.storage.errors import InputError
+from gnnloom.storage.disk.files import JsonObject, read_json, written_aside
+from gnnloom.storage.errors import CorruptError, InputError
 
 #: Choices of ``--codec``: no compression; compression that takes almost no time; the smallest files.
 CODECS: Final = ("none", "fast", "small")
@@ -25,6 +25,10 @@ DEFAULT_CODEC: Final = "fast"
 
 METADATA: Final = "zarr.json"
 
+#: Bytes of a decompressed chunk, at most: a small file of a stranger may expand to any size.
+MOST_CHUNK_BYTES: Final = 64 << 20
+#: Bytes of the metadata of an array, at most.
+_MOST_BYTES: Final = 1 << 20
 _CHECKSUM: Final[JsonObject] = {"name": "crc32c"}
 
 
@@ -85,10 +89,10 @@ class ArrayMetadata:
         """Read the metadata of the array in the folder ``path``.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: the metadata is missing or damaged.
+            OSError, CorruptError, ValueError, KeyError, TypeError: the metadata is missing or damaged.
             InputError: the array has codecs that gnnloom does not write.
         """
-        content = json.loads((path / METADATA).read_bytes())
+        content = read_metadata(path)
         dtype = np.dtype(content["data_type"]).newbyteorder("<")
         return cls(
             shape=tuple(int(size) for size in content["shape"]),
@@ -119,6 +123,21 @@ class ArrayMetadata:
             "node_type": "array",
             "storage_transformers": [],
         }
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The content of ``zarr.json`` of the array in the folder ``path``.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        CorruptError: it is not a file of a JSON object, or too large for one.
+    """
+    file = path / METADATA
+    if file.stat().st_size > _MOST_BYTES:
+        raise CorruptError(
+            f"{file}: {file.stat().st_size:,} bytes; the metadata of an array has at most {_MOST_BYTES:,}"
+        )
+    return read_json(file, sealed=False)
 
 
 def remove_unfinished(array: Path) -> None:

@@ -54,6 +54,8 @@ class ArrayRecord:
     def from_json(cls, path: str, content: Mapping[str, Any]) -> ArrayRecord:
         if any(name[:1] in {"", "."} for name in path.split("/")):
             raise ValueError(f"{path!r} is not the path of an array below a folder")
+        if any(not 0 <= int(size) < 1 << 63 for size in content["shape"]):
+            raise ValueError(f"{content['shape']} is not the shape of an array")
         return cls(
             path=path,
             shape=tuple(int(size) for size in content["shape"]),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gnnloom.storage.disk.value_rules import ValueCheck, Within
 from gnnloom.storage.errors import CorruptError, InputError
-from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, ArrayMetadata
+from gnnloom.storage.format.array_metadata import DEFAULT_CODEC, METADATA, MOST_CHUNK_BYTES, ArrayMetadata
 from gnnloom.storage.format.array_record import ArrayRecord, Piece
 from gnnloom.storage.format.chunks import ChunkReader, ChunkWriter, FileBuffer
 from gnnloom.storage.system_errors import check_is_of_content
@@ -120,10 +120,16 @@ def new_metadata(
     chunk_rows: int | None = None,
     codec: str = DEFAULT_CODEC,
 ) -> ArrayMetadata:
-    """The metadata of an array that :func:`create_array` would make; see there for the arguments."""
+    """The metadata of an array that :func:`create_array` would make; see there for the arguments.
+
+    Raises:
+        InputError: a chunk has more bytes than readers accept.
+    """
     kind = np.dtype(dtype).newbyteorder("<")
     rows = chunk_rows or default_chunk_rows(shape, kind)
     chunks = (rows, *(max(1, size) for size in shape[1:]))
+    if kind.itemsize * math.prod(chunks) > MOST_CHUNK_BYTES:
+        raise InputError(f"rows of shape {tuple(shape[1:])}, in chunks of more than {MOST_CHUNK_BYTES:,} bytes")
     return ArrayMetadata(tuple(int(size) for size in shape), chunks, kind, codec, tuple(dims))
 
 

@@ -7,9 +7,9 @@ few chunks at a time.
 
 from __future__ import annotations
 
-import json
 import math
 import os
+import stat
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.faults import fault_point
-from gnnloom.storage.format.array_metadata import METADATA, ArrayMetadata, blosc_settings
+from gnnloom.storage.format.array_metadata import MOST_CHUNK_BYTES, ArrayMetadata, blosc_settings, read_metadata
 from gnnloom.storage.system_errors import naming
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Names of Blosc's filters, at the numbers that numcodecs gives them.
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _CHECKSUM_BYTES: Final = 4
+#: Bytes that Blosc adds to a chunk that it cannot compress, and the checksum, generously.
+_OVERHEAD: Final = 1 << 10
 #: Where Blosc's header has the size of the data before compression.
 _BLOSC_SIZE: Final = slice(4, 8)
 
@@ -114,10 +116,10 @@ class ChunkReader:
         """Read the metadata in ``path``, the folder of the array.
 
         Raises:
-            OSError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or describes an array that
-                gnnloom does not read.
+            OSError, CorruptError, ValueError, KeyError, TypeError: the metadata is missing, damaged, or describes an
+                array that gnnloom does not read.
         """
-        content = json.loads((path / METADATA).read_bytes())
+        content = read_metadata(path)
         names = [codec["name"] for codec in content["codecs"]]
         if content["node_type"] != "array" or names not in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
             raise ValueError(f"an array with codecs {names}, which gnnloom does not read")
@@ -126,6 +128,9 @@ class ChunkReader:
         self.shape = tuple(int(size) for size in content["shape"])
         self.chunks = tuple(int(size) for size in content["chunk_grid"]["configuration"]["chunk_shape"])
         self.dtype = np.dtype(content["data_type"]).newbyteorder("<")
+        self._plain_bytes = self.dtype.itemsize * math.prod(self.chunks)
+        if self._plain_bytes > MOST_CHUNK_BYTES:
+            raise ValueError(f"chunks of {self._plain_bytes:,} bytes; at most {MOST_CHUNK_BYTES:,} are read")
 
     def file(self, number: int) -> Path:
         """File of the chunk that begins at row ``number * chunks[0]``."""
@@ -144,7 +149,7 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged, or not the one with this checksum.
         """
-        encoded = self._sized(self._checked(memoryview(self.file(number).read_bytes()), checksum))
+        encoded = self._sized(self._checked(memoryview(self._stored(number).read_bytes()), checksum))
         plain = _decoded(encoded) if self._compressed else encoded
         return np.frombuffer(plain, self.dtype).reshape(self.chunks), len(encoded) + _CHECKSUM_BYTES
 
@@ -163,12 +168,20 @@ class ChunkReader:
             FileNotFoundError: the chunk is missing.
             ValueError, RuntimeError: the chunk is damaged, or not the one with this checksum.
         """
-        encoded = self._sized(self._checked(files.read(self.file(number)), checksum))
+        encoded = self._sized(self._checked(files.read(self._stored(number)), checksum))
         if self._compressed:
             _decoded(encoded, out)
         else:
             out[...] = np.frombuffer(encoded, self.dtype).reshape(self.chunks)
         return len(encoded) + _CHECKSUM_BYTES
+
+    def _stored(self, number: int) -> Path:
+        """The file of a chunk, if it is not larger than a chunk that nothing compresses."""
+        file = self.file(number)
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > self._plain_bytes + _OVERHEAD:
+            raise ValueError(f"not a file of at most {self._plain_bytes + _OVERHEAD:,} bytes")
+        return file
 
     @staticmethod
     def _checked(stored: memoryview, wanted: str) -> memoryview:
@@ -191,8 +204,8 @@ class ChunkReader:
         # A valid checksum shows that the bytes are those written, not that they fit the shape in zarr.json. The header
         # of Blosc states the size after decompression; checking it keeps a short file from filling the memory.
         size = int.from_bytes(encoded[_BLOSC_SIZE], "little") if self._compressed else len(encoded)
-        if size != self.dtype.itemsize * math.prod(self.chunks):
-            raise ValueError(f"{size} bytes, expected {self.dtype.itemsize * math.prod(self.chunks)}")
+        if size != self._plain_bytes:
+            raise ValueError(f"{size} bytes, expected {self._plain_bytes}")
         return encoded
 
 

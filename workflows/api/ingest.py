@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
+from gnnloom.pipeline.ingest.row_meaning import Rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.end_types import relation_of_types
@@ -24,7 +25,6 @@ from gnnloom.pipeline.ingest.typed.triples import TRIPLES, statement_tables, tri
 from gnnloom.pipeline.ingest.typed.type_vertices import ingest_type_vertices
 from gnnloom.pipeline.ingest.vertex_options import VertexOptions
 from gnnloom.pipeline.ingest.vertex_tables import (
-    Rows,
     check_rows,
     check_tables,
     read_as_vertices,

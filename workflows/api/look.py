@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from gnnloom.pipeline.ingest.row_meaning import Rows
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.ingest.typed.end_types import relation_of_prefixes, relation_of_types
 from gnnloom.pipeline.ingest.typed.table import parse_relations
@@ -16,7 +17,6 @@ from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
 from gnnloom.pipeline.ingest.vertex_tables import (
     MOST_TABLES,
-    Rows,
     VertexReading,
     are_parts,
     is_file,
@@ -27,7 +27,7 @@ from gnnloom.pipeline.ingest.vertex_tables import (
 from gnnloom.pipeline.sources.format import COLUMNS, formats, guess_format, guessed_formats, open_edges
 from gnnloom.pipeline.sources.reading.first_lines import is_called
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
-from gnnloom.pipeline.sources.reading.times import find_times
+from gnnloom.pipeline.sources.reading.times import count_seconds, find_times
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
 from gnnloom.pipeline.sources.vertex_data.table_columns import column_list, split_location
@@ -44,6 +44,7 @@ from gnnloom.workflows.api.options.python_messages import IN_MEMORY, features_ca
 _IF_VERTICES: Final = "if each row is a vertex"
 _IF_EDGE: Final = "if the first line is an edge"
 _IF_EDGES: Final = "if each row is an edge"
+_IF_RATINGS: Final = "if the columns have users, items and ratings"
 _UNTYPED: Final = "if all vertices have one type"
 _WITHIN: Final = "if ids are distinct within a type only"
 _PREFIXES: Final = "if the type of a vertex stands before :: in its id"
@@ -53,6 +54,8 @@ _OF_TYPES: Final = "if rdf:type is the type of its subject"
 #: A column with the ids of a type: user_id, userId, movieId; and a column that may be named after a type: user.
 _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 _WORD: Final = re.compile(r"([A-Za-z][a-z]{2,})")
+#: Ratings of users: one to ten stars, perhaps in halves.
+_STARS: Final = frozenset(text for half in range(1, 21) for text in (f"{half / 2:g}", f"{half / 2:.1f}"))
 #: Names of id columns that tables of any type may have: columns of this name in two tables are not related.
 _ANY_IDS: Final = frozenset({"id", "ids", "key", "index", "name", "code", "node", "vertex", "node_id", "vertex_id"})
 #: Prefixes and suffixes of columns with labels of edges: is_fraud, risk_class.
@@ -200,9 +203,8 @@ def _read(
             return Look(understood, shell_command("gnnloom", "ingest", "NAME", "--relation", typed), others)
         if vertices is not None:
             others[_ALONG if vertices.has_edges else _IF_VERTICES] = vertices.command()
-        return Look(
-            understood, command, others | _two_types(locations, format_name, understood, by_word=vertices is None)
-        )
+        others |= _two_types(locations, format_name, understood, by_word=vertices is None)
+        return Look(understood, command, others | _ratings(locations, format_name, understood))
     others = {}
     if vertices.rows is Rows.VERTEX_LIKELY:
         given = options | _options_of(vertices.ends, format_name or guess_format(locations))
@@ -460,6 +462,23 @@ def _two_types(
         command = shell_command("gnnloom", "ingest", "NAME", "--relation", relation, *given)
         return {f"if {types[0]} and {types[1]} are two types of vertices": command}
     return {}
+
+
+def _ratings(locations: Sequence[str], format_name: str | None, understood: Sequence[Understood]) -> dict[str, str]:
+    """The command that stores ratings without names of columns as edges between two types, whose ids may be equal."""
+    first = understood[0]
+    columns = list(zip(*first.rows, strict=True))
+    is_one = len(locations) == 1 and "--weights" in first.flags and len(columns) in {3, 4}
+    if not is_one or first.facts.get("header", True):
+        return {}
+    # Edges of one type may have the same columns, but their weights are seldom a few stars.
+    are_times = len(columns) < 4 or count_seconds(columns[3])
+    if not (are_times and len(set(columns[2])) > 1 and set(columns[2]) <= _STARS):
+        return {}
+    values = ["3 as weight", "4 as time"][: len(columns) - 2]
+    table = f"user,rates,item={locations[0]}:{','.join(['1', '2', *values])}"
+    given = [*(["--format", format_name] if format_name else []), *_merge(values)]
+    return {_IF_RATINGS: shell_command("gnnloom", "ingest", "NAME", "--relation", table, "--no-header", *given)}
 
 
 def _edges(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -42,7 +41,6 @@ from gnnloom.storage.artifacts.typed.typed_names import (
     valid_name,
 )
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.wording import counted
 
 #: Largest stated number of vertices of a type: more than any graph has, and few enough to be divided into ranges.
 _MOST_STATED: Final = 1 << 40
@@ -148,13 +146,11 @@ class TypedTables:
         relations: by name.
         vertices: by type.
         data: features, labels and splits, which are stored after the graph.
-        titles: names of the columns of files without a header, by location.
     """
 
     relations: tuple[RelationTable, ...]
     vertices: tuple[VertexTable, ...]
     data: tuple[TypeVertices, ...] = ()
-    titles: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def open(
@@ -224,8 +220,7 @@ class TypedTables:
         ]
         listed = [_open_vertices(name, table, given[table], *how) for name, table in vertices]
         data = TypeVertices.of_tables(vertices, options)
-        titles = {location: table.titles for table in tables if table.titles for location in table.headless}
-        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), data, titles)
+        return cls(tuple(opened), (*listed, *_counted(opened, sizes or {})), data)
 
     @property
     def spaces(self) -> list[str]:
@@ -270,32 +265,25 @@ class TypedTables:
         """Describes how each file is read."""
         found = []
         for relation in self.relations:
-            what = f"relation {relation.name}, from {relation.source} to {relation.target}"
-            if relation.kinds is not None:
-                ends = "" if relation.source == BY_ROW else f", from {relation.source} to {relation.target}"
-                what = f"relations by the words of {_column(relation.kinds)}{ends}"
-            edges = understood_of(relation.edges, [relation.location], "")
             columns = () if relation.columns is None else relation.columns.columns
             read = [each.name for each in columns]
             read += [relation.kinds.column] if relation.kinds is not None else []
             read += [each.name for each in relation.end_types]
             values = ", ".join(each.in_words() for each in (*relation.end_types, *columns))
-            shown = [_about(_without(each, read), what) for each in edges]
-            found += [replace(each, sentences=(*each.sentences, values)) if values else each for each in shown]
+            for each in understood_of(relation.edges, [relation.location], ""):
+                first, *others = each.sentences or ("",)
+                sentences = (first, _relation_in_words(relation, each), *others, values)
+                found.append(_without(replace(each, sentences=sentences), read))
         for table in self.vertices:
             if table.of_edges or isinstance(table.rows, NumberedVertices):
                 continue
             kind = "names" if table.are_names else "numbers"
             for each in understood_of(table.rows, [table.location], ""):
-                column = each.facts.get("source", "")
-                of_type = f"of type {table.type}" if table.kinds is None else f"of types by {_column(table.kinds)},"
-                first, sentence = each.sentences[:1], f"vertices {of_type} from {column}; ids are {kind}"
+                of_type = f"type {table.type}" if table.kinds is None else f"types by {_column(table.kinds, each)},"
+                sentence = f"vertices of {of_type} from {each.facts.get('source', '')}; ids are {kind}"
                 read = [*table.data, *([] if table.kinds is None else [table.kinds.column])]
-                left = _without(each, read).facts.get("ignored", ())
-                unread = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
-                found.append(replace(each, sentences=(*first, sentence, unread)))
-        titled = [_titled(each, self.titles.get(each.location, ())) for each in found]
-        return titled + [each for data in self.data for each in data.understood()]
+                found.append(_without(replace(each, sentences=(*each.sentences[:1], sentence)), read))
+        return found + [each for data in self.data for each in data.understood()]
 
     def parameters(self, options: IngestOptions, typed: TypedOptions) -> dict[str, Any]:
         """Parameters that decide the graph's bytes."""
@@ -339,41 +327,30 @@ def _refuse_columns(tables: Sequence[Table], options: Mapping[str, Any], format_
             )
 
 
-def _column(kinds: KindColumn) -> str:
+def _relation_in_words(relation: RelationTable, understood: Understood) -> str:
+    """The relation, or the column with the relation of each row, for people."""
+    ends = f", from {relation.source} to {relation.target}"
+    if relation.kinds is None:
+        return f"relation {relation.name}{ends}"
+    return f"relations by the words of {_column(relation.kinds, understood)}{'' if relation.source == BY_ROW else ends}"
+
+
+def _column(kinds: KindColumn, understood: Understood) -> str:
     """A column of words, for people."""
-    return f"column {kinds.column}"
+    number = int(kinds.column) - 1 if kinds.column.isdecimal() else len(understood.columns)
+    return f"column {understood.columns[number] if number < len(understood.columns) else kinds.column}"
 
 
 def _without(understood: Understood, read: Sequence[str]) -> Understood:
     """Description of how a file is read, in which further columns, given by name or number, count as read."""
-    ignored = list(understood.facts.get("ignored", ()))
+    ignored, titles = understood.facts.get("ignored", ()), understood.columns
     if not read or not ignored:
         return understood
-    known, titles = {*read, *(f"column {name}" for name in read)}, understood.columns
+    known = {*read, *(f"column {name}" for name in read)}
     known |= {titles[int(name) - 1] for name in read if name.isdigit() and int(name) <= len(titles)}
     known |= {titles[at] for name in read for at in declared_names(titles, name)}
     left = [name for name in ignored if name not in known]
-    shown = f"{counted(len(left), 'column')} not read: {', '.join(left)}" if left else ""
-    sentences = tuple(shown if each.startswith("columns that are not") else each for each in understood.sentences)
-    facts = {**understood.facts, "ignored": left, "further": list(read)}
-    return replace(understood, facts=facts, sentences=sentences)
-
-
-def _titled(understood: Understood, titles: Sequence[str]) -> Understood:
-    """Description of how a file without a header is read, with the names that another file gives its columns."""
-    if not titles:
-        return understood
-
-    # Cells in a sentence may say "column 99", which the file does not have.
-    known = {str(number): title for number, title in enumerate(titles, 1) if title}
-
-    def named(text: str) -> str:
-        return re.sub(r"\bcolumn (\d+)", lambda found: known.get(found[1], found[0]), text)
-
-    facts = {name: named(value) if isinstance(value, str) else value for name, value in understood.facts.items()}
-    if "ignored" in facts:
-        facts["ignored"] = [*map(named, facts["ignored"])]
-    return replace(understood, facts=facts, sentences=tuple(map(named, understood.sentences)), columns=tuple(titles))
+    return replace(understood, facts={**understood.facts, "ignored": left, "further": list(read)})
 
 
 def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> list[VertexTable]:
@@ -402,12 +379,6 @@ def _counted(relations: Sequence[RelationTable], sizes: Mapping[str, int]) -> li
 def _called(space: str) -> str:
     """An id space, for messages."""
     return "the vertices of all types" if space == BY_ROW else f"type {space}"
-
-
-def _about(understood: Understood, what: str) -> Understood:
-    """Description of how a file is read, with the relation or type that it is read as."""
-    first, *others = understood.sentences or ("",)
-    return replace(understood, sentences=(first, what, *others))
 
 
 def _by_table(
@@ -453,7 +424,8 @@ def _open(
     name = table.format or format_name
     found: list[Any] = [open_edges(name, table.locations, chosen, two_types=True)] if table.locations else []
     if table.headless:
-        found.append(open_edges(name, table.headless, chosen | {"header": False}, two_types=True))
+        headless: Any = open_edges(name, table.headless, chosen | {"header": False}, two_types=True)
+        found.append(headless.titled(table.titles))
     edges: EdgeSource = found[0] if len(found) == 1 else found[0].followed_by(found[1])
     edges = edges.of_width(table.width) if table.width and isinstance(edges, TextEdges) else edges
     return edges.as_named() if any_name and isinstance(edges, NamedEdgeSource) else edges

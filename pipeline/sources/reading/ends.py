@@ -17,12 +17,14 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     Row,
     Sample,
     Stated,
+    columns_by_thing,
     declared_names,
     find_ends,
     is_number,
     marked_ends,
     names_ids,
     numbers_rows,
+    related_columns,
 )
 from gnnloom.pipeline.sources.reading.times import count_seconds, find_times
 from gnnloom.storage.errors import InputError
@@ -39,8 +41,9 @@ _FEWEST_COUNTED: Final = 3
 #: Columns of a table that may be the ends, at most; and the least share of ids in common, of numbers and of words.
 MOST_CANDIDATES: Final = 16
 _LEAST_SHARE: Final = (0.25, 0.1)
-#: A time of day.
+#: A time of day; and a date as people write it, in any order of day, month and year, perhaps with such a time.
 _CLOCK: Final = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?", re.ASCII)
+_DATE: Final = re.compile(rf"\d{{1,2}}([./-])\d{{1,2}}\1(\d\d){{1,2}}([ T]{_CLOCK.pattern})?", re.ASCII)
 
 
 def fields_by_name(
@@ -163,7 +166,9 @@ def open_ends(
     may_be_logged = width > 2 and not stated.valued and ends not in find_ends(names)
     is_logged = may_be_logged and not _name_ids(names, ends[:1]) and _are_logged(rows, ends)
     others = [at for at in range(width) if not times[at]]
-    likely = _likely_ends(rows, names, [at for at in others if at != ends[0]] if is_logged else others) or ends
+    likely = _likely_ends(rows, names, [at for at in others if at != ends[0]] if is_logged else others) or (
+        (others[0], others[1]) if len(others) > 1 and any(times[end] for end in ends) else ends
+    )
     option = _columns_option(names or [""] * width, likely, numbered=not names)
     if is_logged and likely != ends:
         title = f"column {names[ends[0]] if names else ends[0] + 1}"
@@ -193,30 +198,44 @@ def open_ends(
             " `--columns 1,2` if the first two are the ends of edges, and `--columns 1,2,3` if a weight follows"
         )
     cells = {at: {row.fields[at] for row in rows} for at in others[:MOST_CANDIDATES]}
-    found = None if stated.valued else find_other_ends(file.location, cells, names, ends)
-    return found or (ends, "")
+    return find_other_ends(file.location, cells, names, ends, valued=stated.valued) or (ends, "")
 
 
 def find_other_ends(
-    location: str, cells: Mapping[int, set[str]], names: Sequence[str], ends: tuple[int, int]
+    location: str, cells: Mapping[int, set[str]], names: Sequence[str], ends: tuple[int, int], *, valued: bool
 ) -> tuple[tuple[int, int], str] | None:
     """Columns that are more likely the ends than the given ones, with the question; None if there are none.
 
-    Ends are of one kind, and mostly have ids in common. In ``time,i,j``, the time has none with other columns.
+    Ends are of one kind, and mostly have ids in common. In ``time,i,j``, the time has none with other columns. In
+    ``user,user_id,item,item_id``, the first two columns are one end.
 
     Args:
         cells: distinct first cells of the columns that may have ids, by the number of the column.
         names: names of the columns; none if a text has no header.
         ends: numbers of the columns that would be read.
+        valued: a column of weights or times follows.
     """
+    if find_ends(names):
+        return None
+    things = columns_by_thing(names)
+    # An id is seldom a name as well.
+    are_apart = cells.get(ends[0], set()).isdisjoint(cells.get(ends[1], ()))
+    if are_apart and (own := next((thing for thing in things if set(ends) <= set(thing)), None)):
+        others = [thing[0] for thing in things if thing != own]
+        return _ends_of_things(location, names, cells, own, others, valued=valued)
+    if valued:
+        return None
     known = {at: found - {"", "0", "1"} for at, found in cells.items()}
     words = {at: not any(map(is_number, found)) for at, found in known.items()}
     ids = [at for at, found in known.items() if found and (words[at] or all(map(is_id, found)))]
     marked = marked_ends(names)
-    if find_ends(names) or ends in marked:
+    if ends in marked:
         return None
     if _name_ids(names, ends):
         marked = [pair for pair in marked if _name_ids(names, pair)]
+    related = [(one, two) for one, two in related_columns(names) if known.get(one, set()) & known.get(two, set())]
+    if known.get(ends[0], set()).isdisjoint(known.get(ends[1], ())):
+        marked += [pair for pair in related if pair != ends]
     pair = next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None)
     if pair is None and not _name_ids(names, ends):
         pair = _pair_in_common({at: known[at] for at in ids}, words, ends)
@@ -228,25 +247,56 @@ def find_other_ends(
     return pair, f"{location}: two pairs of columns may be the ends of edges; add {options}"
 
 
+def _ends_of_things(
+    location: str,
+    names: Sequence[str],
+    cells: Mapping[int, set[str]],
+    own: tuple[int, ...],
+    others: Sequence[int],
+    *,
+    valued: bool,
+) -> tuple[tuple[int, int], str]:
+    """Columns that are more likely the ends than the id and the name of a thing, with the question.
+
+    Args:
+        own: numbers of the columns of this thing, the id first.
+        others: numbers of the columns with the ids of other things.
+        valued: a column of weights or times follows.
+    """
+    pairs = list(combinations((own[0], *others[:2]), 2))
+    values = [-1] if valued else []
+    chosen = [_columns_option(names, (*pair, *values), numbered=False) for pair in pairs]
+    options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
+    likely = max(
+        pairs, key=lambda pair: len(set.intersection(*(cells.get(end, set()) for end in pair))), default=own[:2]
+    )
+    return (likely[0], likely[1]), (
+        f"{location}: {names[min(own)]} and {names[max(own)]} seem to be the id and the name of one vertex; add"
+        f" {options or '`--columns` with the columns of both ends'}"
+    )
+
+
 def _pair_in_common(
     cells: Mapping[int, set[str]], words: Mapping[int, bool], ends: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """The columns with most ids in common, if the ends have none and are not both words; else None.
+    """The columns with most ids in common, if the ends have none; else None.
 
     Args:
         words: whether a column has words rather than numbers.
     """
     first, second = (cells.get(end, set()) for end in ends)
-    if not (first and second) or (words[ends[0]] and words[ends[1]]) or first & second:
+    if not (first and second) or first & second:
         return None
+    are_words = words[ends[0]] and words[ends[1]]
     shared = {(one, two): cells[one] & cells[two] for one, two in combinations(cells, 2) if words[one] == words[two]}
     # Weights, ratings and counts have small numbers, as the first ids of users do: of two columns of numbers, one is
-    # the second of the ends, after a column that has none.
+    # the second of the ends, after a column that has none. So it is if names of transactions precede names of ends.
+    seconds = {pair for pair, common in shared.items() if len(common) > 1 and ends[1] in pair and ends[0] not in pair}
     likely = [
         (one, two)
         for (one, two), common in shared.items()
         if len(common) >= _LEAST_SHARE[words[one]] * len(cells[one] | cells[two])
-        and (words[one] or (len(common) > 1 and ends[1] in {one, two} and ends[0] not in {one, two}))
+        and ((one, two) in seconds or (words[one] and not are_words))
     ]
     return max(likely, key=lambda pair: len(shared[pair]), default=None)
 
@@ -257,8 +307,12 @@ def _name_ids(names: Sequence[str], columns: Sequence[int]) -> bool:
 
 
 def have_times(cells: Sequence[str]) -> bool:
-    """Whether cells are dates or times of day."""
-    return find_times(cells) is not None or all(map(_CLOCK.fullmatch, cells))
+    """Whether cells are dates or times of day, in any form in which people write them.
+
+    >>> have_times(["31.12.2020", "01.01.2021"]), have_times(["7/14/2017 2:40"]), have_times(["10.0.0.1"])
+    (True, True, False)
+    """
+    return find_times(cells) is not None or any(all(map(form.fullmatch, cells)) for form in (_CLOCK, _DATE))
 
 
 def _are_logged(rows: Sequence[Row], ends: tuple[int, int]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
 
 from gnnloom.pipeline.sources.reading.files import SourceFile
@@ -81,6 +82,7 @@ class FirstLines:
             names; or why the lines leave it open.
         suggestion: options for the columns that nothing reads yet.
         smallest: the smallest id; 0 if some rows were not looked at, or not all ids are numbers.
+        titles: names that another file gives to the columns of a file without a header.
     """
 
     headings: tuple[str, ...]
@@ -89,6 +91,12 @@ class FirstLines:
     names: IdKind | str
     suggestion: Suggestion
     smallest: int = 0
+    titles: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, from this file or from another one."""
+        return [title or name for name, title in zip_longest(self.headings, self.titles, fillvalue="")]
 
     @classmethod
     def of(cls, file: SourceFile, sample: Sample, stated: Stated, table: TextTable) -> FirstLines:

@@ -15,7 +15,7 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.line_estimate import estimate_lines
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_count, is_number, names_ends
+from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_count, is_number, last_rows, names_ends
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
@@ -43,6 +43,17 @@ _UNDIRECTED: Final = "undirected"
 _HEAD: Final = re.compile(r"#\s+\S+")
 #: A feature of libsvm: its number and its value.
 _NUMBERED_VALUE: Final = re.compile(r"\d+:[-+]?[\d.]+([eE][-+]?\d+)?", re.ASCII)
+#: The word before a sum below a table, as spreadsheets write it; and a note there.
+_TOTAL: Final = re.compile(
+    r"(((grand|sub|overall|column)[ _-]?)?totals?|sum|average|mean|summe|(gesamt|zwischen)(summe|ergebnis)|insgesamt"
+    r"|total g[e\u00e9]n[e\u00e9]ral|somme|suma|totale|totaal|\u0438\u0442\u043e\u0433\u043e|\u603b\u8ba1|\u5408\u8ba1"
+    r")[: ]*",
+    re.IGNORECASE,
+)
+_NOTE: Final = re.compile(
+    r"((source|note|quelle)s?\s*:|copyright\b|(generated|exported|created|downloaded) (by|on|from|at)\b).*",
+    re.IGNORECASE,
+)
 #: Brackets that open, and that close.
 _BRACKETS: Final = ("([{", ")]}")
 #: A line below the names of columns in a table that is drawn.
@@ -148,6 +159,8 @@ def refuse_others(
         )
     _refuse_one_field(file, rows)
     _refuse_torn(file, rows)
+    if sample.is_whole and not (has_header or named_ends):
+        _refuse_transposed(file, rows)
     attributes = next((row for row in rows if _DICTIONARY.search(row.text)), None)
     if attributes is not None:
         raise bad_line(
@@ -264,6 +277,53 @@ def _refuse_late_header(file: SourceFile, sample: Sample, rows: Sequence[Row]) -
             )
 
 
+def refuse_footer(file: SourceFile, sample: Sample, ends: tuple[int, int]) -> None:
+    """Refuse a table of names whose last row has a sum or a note, as tables of spreadsheets have.
+
+    Args:
+        ends: numbers of the columns of the ends of edges.
+
+    Raises:
+        InputError: an id in the last row is a word such as Total and the other one is not a word, or it is a note; and
+            no other row has an id of this row.
+    """
+    *rows, last = [*sample.rows, *last_rows(file, sample)]
+    others = {row.fields[end] for row in rows for end in ends if end < len(row.fields)}
+    words = [last.fields[end] for end in ends if end < len(last.fields)]
+    total = next(filter(_TOTAL.fullmatch, words), "")
+    # A company may be called Total.
+    is_sum = bool(total) and not any(char.isalpha() for word in words if word != total for char in word)
+    begin = total if is_sum else next(filter(_NOTE.fullmatch, words), "")
+    if begin and rows and others.isdisjoint(words):
+        raise bad_line(
+            file,
+            last.start,
+            f"{begin!r} seems to begin a sum or a note below the table, not an edge; remove the line, or add `--columns"
+            f" {ends[0] + 1},{ends[1] + 1}` if it is an edge",
+        )
+
+
+def _refuse_transposed(file: SourceFile, rows: Sequence[Row]) -> None:
+    """Refuse two rows of many ids: the sources and the targets, as the ``edge_index`` of PyG is written.
+
+    Raises:
+        InputError: the file has two such rows, which have most ids in common.
+    """
+    widths = {len(row.fields) for row in rows}
+    if len(rows) != 2 or len(widths) > 1 or min(widths) <= _TRIPLE:
+        return
+    sources, targets = (set(row.fields) for row in rows)
+    if not all(map(is_id, sources | targets)) or 2 * len(sources & targets) <= max(len(sources), len(targets)):
+        return
+    raise bad_line(
+        file,
+        rows[0].start,
+        f"two rows of {min(widths)} ids, perhaps the sources and the targets of edges, as in an edge_index; write a"
+        " line for each edge, for example with numpy.savetxt(file, edge_index.T, '%d'), or add `--columns 1,2` if each"
+        " row is an edge",
+    )
+
+
 def _refuse_triples(file: SourceFile, rows: Sequence[Row], *, is_valued: bool) -> None:
     """Refuse rows of three fields with a relation in the middle: a word, between words or between numbers.
 
@@ -373,6 +433,9 @@ def _refuse_marks(file: SourceFile, rows: Sequence[Row], *, has_header: bool) ->
     firsts = {row.fields[0] for row in rows}
     are_behind = all(len(row.fields) > 2 and is_id(row.fields[1]) and is_id(row.fields[2]) for row in rows)
     has_word = len(firsts) == 1 and not firsts <= {""} and not any(map(is_number, firsts))
+    if len(rows) > 1 and has_word and not re.search(r"\w", rows[0].fields[0]) and len(rows[0].fields) > 2:
+        sign = f"all lines begin with {rows[0].fields[0]!r}; `--columns 2,3` reads the next two fields"
+        raise bad_line(file, rows[0].start, sign)
     # A header says which columns have the ids.
     if len(rows) > 1 and has_word and are_behind and not has_header:
         raise bad_line(
@@ -397,14 +460,15 @@ def _refuse_torn(file: SourceFile, rows: Sequence[Row]) -> None:
     Raises:
         InputError: all rows are such.
     """
-    if rows and all(row.fields[1:] and all(map(_NUMBERED_VALUE.fullmatch, row.fields[1:])) for row in rows):
+    are_numbered = [row.fields[1:] and all(map(_NUMBERED_VALUE.fullmatch, row.fields[1:])) for row in rows]
+    if rows and all(are_numbered) and not any(_NUMBERED_VALUE.fullmatch(row.fields[0]) for row in rows):
         raise bad_line(
             file,
             rows[0].start,
             "numbered features, as files of libsvm have, which sklearn.datasets.load_svmlight_file reads; save its"
             " arrays with numpy.save for `gnnloom features`",
         )
-    if rows and all(len(row.fields) > 1 and _depth(row.fields[0]) > 0 > _depth(row.fields[-1]) for row in rows):
+    if rows and all(_depth(row.fields[0]) > 0 > min(map(_depth, row.fields)) for row in rows):
         raise bad_line(
             file,
             rows[0].start,

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,9 @@ from gnnloom.storage.format.vertex_arrays import VertexArray
 
 #: Bytes of the rows at the beginning of a file that are looked at, up to the end of a line.
 SAMPLE_BYTES: Final = 1 << 16
+#: Rows of a sample, at least, unless they have more bytes.
+_FEWEST_ROWS: Final = 4
+_WIDE_BYTES: Final = 1 << 22
 _MARK: Final = "\ufeff"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: Separators of files by their suffix.
@@ -41,7 +45,8 @@ _COUNT_DIGITS: Final = 19
 _UNIT = "\x1f"
 #: Pairs of words that name the two ends of an edge, without what follows them in a column's name.
 _PAIRS = frozenset({
-    ("source", "target"), ("source", "destination"), ("src", "dst"), ("src", "dest"), ("src", "tgt"), ("from", "to"),
+    ("source", "target"), ("source", "destination"), ("source", "dest"), ("departure", "arrival"),
+    ("src", "dst"), ("src", "dest"), ("src", "tgt"), ("from", "to"),
     ("head", "tail"), ("tail", "head"), ("start", "end"), ("sender", "receiver"), ("follower", "followee"),
     ("caller", "callee"), ("citing", "cited"), ("sender", "recipient"), ("payer", "payee"), ("subject", "object"),
     ("parent", "child"), ("child", "parent"), ("origin", "destination"), ("origin", "dest"), ("orig", "dest"),
@@ -53,7 +58,7 @@ _PAIRS = frozenset({
 #: come in such pairs.
 _PAIRS_OF_IDS = frozenset({
     ("start", "end"), ("left", "right"), ("first", "second"), ("1", "2"), ("a", "b"), ("x", "y"), ("u", "v"),
-    ("i", "j"), ("pu", "do"), ("pickup", "dropoff"),
+    ("i", "j"), ("pu", "do"), ("pickup", "dropoff"), ("debit", "credit"), ("input", "output"),
 })  # fmt: skip
 #: Pairs that may name ends, wherever they stand: ``ccode1,ccode2``, ``exporter,importer``. The user is asked.
 _MARKS = _PAIRS_OF_IDS - {("x", "y")} | frozenset({
@@ -65,8 +70,10 @@ _END_WORDS = frozenset(word for pair in _PAIRS | _PAIRS_OF_IDS | _MARKS for word
 _ID_WORDS = frozenset({
     "id", "ids", "idx", "index", "key", "code", "node", "vertex", "user", "account", "acct", "station", "stop",
     "place", "location", "airport", "city", "person", "entity", "author", "paper", "gene", "protein", "item",
-    "address", "ip", "wallet", "iban",
+    "address", "ip", "wallet", "iban", "number", "phone",
 })  # fmt: skip
+#: Words for the id or the name of a thing, next to a word for the thing: ``airline,airline_id``.
+_OWN_WORDS = frozenset({"id", "ids", "code", "key", "name", "title"})
 #: Words for properties of an end: ``valid_from``, ``source_type``, ``dest_lat``.
 _NO_ID_WORDS = frozenset({
     "time", "date", "datetime", "at", "year", "month", "day", "hour", "ts", "timestamp", "valid", "effective",
@@ -79,7 +86,7 @@ PANDAS_INDEX: Final = "__index_level_0__"
 #: Names of a column that pandas, Arrow and others give to the numbers of rows.
 _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 #: Words of the name of a column, at most.
-_MOST_TOKENS: Final = 32
+_MOST_TOKENS: Final = 8
 #: The words of a column's name, between signs and where lower case letters or digits begin or end.
 _TOKENS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 #: Words that may follow or precede such a word: FromNodeId, source_id, src_node.
@@ -221,13 +228,28 @@ class Sample:
                 rows.append(Row(number, begin, offset, plain, fields_of(text, separator)))
             # Comments may be longer than the sample.
             read += len(block) if rows else 0
-            if read > SAMPLE_BYTES // 2:
+            if read > SAMPLE_BYTES // 2 and (len(rows) >= _FEWEST_ROWS or read > _WIDE_BYTES):
                 is_whole = False
                 break
         found = b"" if stated.separator else _other_separator(rows, separator, are_edges=stated.are_edges)
         if found:
             separator, rows = found, [replace(row, fields=fields_of(row.text, found)) for row in rows]
         return cls(tuple(comments), tuple(rows), is_whole, separator or likely_separator(file.location, b""))
+
+
+def last_rows(file: SourceFile, sample: Sample) -> tuple[Row, ...]:
+    """The last rows of a local, uncompressed file, without their numbers; none if the sample has all rows."""
+    found: list[Row] = []
+    if sample.is_whole or not file.is_seekable or file.size is None:
+        return ()
+    for start, block in whole_lines(file, max(0, file.size - SAMPLE_BYTES), block_bytes=SAMPLE_BYTES):
+        offset = start
+        for line in block.tobytes().split(b"\n")[:-1]:
+            begin, offset = offset, offset + len(line) + 1
+            text = line.decode("utf-8", "replace")
+            if text.strip():
+                found.append(Row(0, begin, offset, text.strip(), fields_of(text, sample.separator)))
+    return tuple(found)
 
 
 def _other_separator(rows: Sequence[Row], found: bytes, *, are_edges: bool) -> bytes:
@@ -430,7 +452,7 @@ def find_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     Returns:
         Numbers of the columns from 0, of the source first. Pairs of columns that are called ids, if there are some.
     """
-    columns = _columns_by_end(names)
+    columns = _columns_by_end(tuple(names))
     found = set[tuple[int, int]]()
     for rest, words in columns.items():
         for first, second in _PAIRS if _ID_WORDS.isdisjoint(rest) else _PAIRS | _PAIRS_OF_IDS:
@@ -452,25 +474,68 @@ def marked_ends(names: Sequence[str]) -> list[tuple[int, int]]:
     >>> marked_ends(["year", "ccode1", "ccode2"]), marked_ends(["t", "i", "j"]), marked_ends(["id", "lat1", "lat2"])
     ([(1, 2)], [(1, 2)], [])
     """
-    found = [(words, pair) for words in _columns_by_end(names).values() for pair in _MARKS if words.keys() >= set(pair)]
+    found = [
+        (words, pair)
+        for words in _columns_by_end(tuple(names)).values()
+        for pair in _MARKS
+        if words.keys() >= set(pair)
+    ]
     pairs = sorted({(words[first], words[second]) for words, (first, second) in found})
     # In x1, x2 and x3, the marks count columns.
     called = [name.lower() for name in names]
     return [pair for pair in pairs if "2" not in called[pair[1]] or called[pair[1]].replace("2", "3") not in called]
 
 
-def _columns_by_end(names: Sequence[str]) -> dict[tuple[str, ...], dict[str, int]]:
-    """Number of the first column with each word for an end, by the other words of the column's name."""
+def columns_by_thing(names: Sequence[str]) -> list[tuple[int, ...]]:
+    """Numbers of the columns with the id and the name of each thing that a header calls by an id; ids come first.
+
+    >>> columns_by_thing(["user", "user_id", "item_id", "itemTitle", "shop_id", "age"]), columns_by_thing(["id"])
+    ([(1, 0), (2, 3), (4,)], [])
+    """
+    columns: dict[tuple[str, ...], list[tuple[bool, int]]] = {}
+    for number, name in enumerate(names):
+        tokens = [token.lower() for token in _TOKENS.findall(name)]
+        thing = tuple(token for token in tokens if token not in _OWN_WORDS)
+        if 0 < len(thing) <= _MOST_TOKENS:
+            columns.setdefault(thing, []).append(("id" not in tokens, number))
+    found = (sorted(group) for group in columns.values())
+    return [tuple(number for _, number in group) for group in found if not group[0][0]]
+
+
+def related_columns(names: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of columns with ids of one kind, as the end of the second one's name is the name of the first.
+
+    >>> related_columns(["tweet_id", "user_id", "retweeted_user_id"]), related_columns(["id", "order_id"])
+    ([(1, 2)], [])
+    """
+    tokens = [tuple(token.lower() for token in _TOKENS.findall(name)) for name in names]
+    known = {each: number for number, each in enumerate(tokens) if not _OWN_WORDS.issuperset(each)}
+    return [
+        (known[each[at:]], number)
+        for number, each in enumerate(tokens)
+        for at in range(1, len(each) if len(each) <= _MOST_TOKENS else 0)
+        if each[at:] in known
+    ]
+
+
+@lru_cache(maxsize=8)
+def _columns_by_end(names: tuple[str, ...]) -> dict[tuple[str, ...], dict[str, int]]:
+    """Number of the first column with each word for an end, by the other words of the column's name, if two have these.
+
+    A cell with many words is not a name of ids, and comparing its words takes quadratic time. Names are looked at
+    several times, and there may be thousands.
+    """
     columns: dict[tuple[str, ...], dict[str, int]] = {}
     for number, name in enumerate(names):
         tokens = [token.lower() for token in _TOKENS.findall(name)]
-        # A cell with thousands of words is not a name, and comparing its words takes quadratic time.
-        for at, token in enumerate(tokens if len(tokens) <= _MOST_TOKENS else ()):
+        ends = [at for at, token in enumerate(tokens) if token in _END_WORDS] if len(tokens) <= _MOST_TOKENS else []
+        for at in ends:
             rest = (*tokens[:at], "", *tokens[at + 1 :])
-            if token in _END_WORDS and not any(map(_is_no_id, rest)):
-                columns.setdefault(rest, {}).setdefault(token, number)
-        columns.setdefault((), {}).setdefault(_word(name), number)
-    return columns
+            if not any(map(_is_no_id, rest)):
+                columns.setdefault(rest, {}).setdefault(tokens[at], number)
+        if (word := _word(name)) in _END_WORDS:
+            columns.setdefault((), {}).setdefault(word, number)
+    return {rest: words for rest, words in columns.items() if len(words) > 1}
 
 
 def _columns_by_word(names: Sequence[str]) -> dict[str, list[int]]:

@@ -16,7 +16,13 @@ from gnnloom.pipeline.sources.reading.ends import fields_by_name, have_times, na
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import HAS_RETURN, bad_line
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, find_two_forms, is_id, is_missing_id, judge_ids
-from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn, refuse_marked, refuse_others, refuse_wide
+from gnnloom.pipeline.sources.reading.other_rows import (
+    refuse_drawn,
+    refuse_footer,
+    refuse_marked,
+    refuse_others,
+    refuse_wide,
+)
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
     Row,
@@ -154,10 +160,11 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     refuse_marked(file, sample)
     if not (columns or question):
         likely, question = open_ends(file, sample, stated, names, (fields[0], fields[1]) if fields else (0, 1))
-        fields = (*likely, *fields[2:]) if question and likely != (fields[:2] or (0, 1)) else fields
+        fields = _with_ends(fields, likely, valued=stated.valued) if question else fields
     if not columns:
         is_stated = stated.header is not None
         refuse_others(file, sample, named_ends, has_header=bool(names), is_stated=is_stated, is_valued=stated.valued)
+        refuse_footer(file, sample, (fields[0], fields[1]) if fields else (0, 1))
     return TextTable(
         sample.separator,
         names,
@@ -172,6 +179,13 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         question=question,
         header_line=first.text.encode() if names and not has_count else b"",
     )
+
+
+def _with_ends(fields: tuple[int, ...], ends: tuple[int, int], *, valued: bool) -> tuple[int, ...]:
+    """Fields with other ends. A value is in the next column unless the fields say where it is."""
+    if ends == (fields[:2] or (0, 1)):
+        return fields
+    return (*ends, *(fields[2:] or ([max(ends) + 1] if valued else [])))
 
 
 def check_first_rows(file: SourceFile, sample: Sample, stated: Stated, table: TextTable) -> None:

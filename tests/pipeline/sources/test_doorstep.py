@@ -136,6 +136,26 @@ READ = {
         {"e.txt": "# 2001\n10 20\n20 30\n# 2002\n10 30\n"}, "10>20, 20>30, 10>30"),
     "comments that name the source of the edges below": Case(
         {"e.txt": "# 1\n1 2\n1 3\n# 2\n2 3\n"}, "1>2, 1>3, 2>3"),
+    "ids and names of both ends, after an airline's": Case(
+        {"t.csv": "airline,airline_id,source,source_id,dest,dest_id,stops\n2B,410,AER,2965,KZN,2990,0\n"
+                  "2B,410,KZN,2990,AER,2965,0\nAA,24,JFK,3797,LAX,3484,0\n"},
+        "2965>2990, 2990>2965, 3797>3484"),
+    "departures and arrivals": Case(
+        {"t.csv": "carrier,departure,arrival\nX,AER,KZN\nX,KZN,AER\nY,JFK,LAX\n"}, "AER>KZN, KZN>AER, JFK>LAX"),
+    "debit and credit accounts": Case(
+        {"t.csv": "Date,Debit Account,Credit Account,Amount\n2020-01-01,DE1,DE2,5.5\n2020-01-02,DE2,DE3,7.5\n"},
+        "DE1>DE2=5.5, DE2>DE3=7.5"),
+    "addresses of inputs and outputs": Case(
+        {"t.csv": "tx_hash,input_address,output_address,value\na1,1A,1B,0.5\na2,1B,1C,0.25\n"},
+        "1A>1B=0.5, 1B>1C=0.25"),
+    "numbers of two telephones": Case(
+        {"t.csv": "call_id,a_number,b_number,duration\n1,111,222,30\n2,222,333,40\n"}, "111>222, 222>333"),
+    "an id and its qualified name in common": Case(
+        {"e.csv": "node_id,node\n1,2\n2,3\n3,1\n"}, "1>2, 2>3, 3>1"),
+    "times of day as vertices": Case({"e.csv": "from,to\n08:00,09:00\n09:00,10:00\n"}, "08:00>09:00, 09:00>10:00"),
+    "a vertex that is called Total": Case(
+        {"e.csv": "source,target\nShell,BP\nBP,Eni\nTotal,Shell\n"}, "Shell>BP, BP>Eni, Total>Shell"),
+    "two edges with weights and seconds": Case({"e.txt": "1 2 1 1289241911\n2 3 1 1289241941\n"}, "1>2=1, 2>3=1"),
     **{
         f"a column {name}": Case({"e.csv": f"source,target,kind,{name}\n1,2,9,5\n2,3,8,7\n"}, "1>2=5, 2>3=7")
         for name in ("score", "similarity", "strength", "n", "Count", "freq", "combined_score", "trip_count")
@@ -229,7 +249,7 @@ REFUSED = {
     "a line of counts below edges": Refused({"e.txt": "ann bo\nbo cy\ncy ann\n3 rows selected.\n"},
                                             ("line 4", "remove the line"), "--ids compact"),
     "features of libsvm": Refused({"e.svm": "1 3:1\n0 2:1\n"}, ("line 1", "libsvm")),
-    "a call torn at its comma": Refused({"e.txt": "g.addV('p').p('id',1)\ng.addV('p').p('id',2)\n"},
+    "a call torn at its comma": Refused({"e.txt": "add('p').p('id',1)\nadd('p').p('id',2)\n"},
                                         ("line 1", "brackets")),
     "relations between numbers": Refused(
         {"e.tsv": "00260881\t_hypernym\t00260622\n01332730\t_form\t03122748\n06066555\t_form\t00645415\n"},
@@ -270,6 +290,41 @@ REFUSED = {
     "several tables with names": Refused(
         {"users.csv": "user,age\nann,20\nbo,30\n", "items.csv": "item,price\nx,2.5\ny,1.5\n",
          "ratings.csv": "user,item,rating\nann,x,5\nbo,y,4\n"}, ("gnnloom look", "ratings.csv`"), "--ids compact"),
+    "a sum below names": Refused({"e.csv": "source,target,amount\nann,bo,5\nbo,cy,10\nTotal,2,15\n"},
+                                 ("line 4", "'Total'", "`--columns 1,2`")),
+    "a sum in the second column": Refused({"e.csv": "source,target,amount\nann,bo,5\nbo,cy,10\n,Grand total:,15\n"},
+                                          ("line 4", "'Grand total:'")),
+    "a sum in German": Refused({"e.csv": "von;nach;betrag\nann;bo;5\nbo;cy;10\nGesamtergebnis;;15\n"},
+                               ("line 4", "'Gesamtergebnis'")),
+    "a sum below many names": Refused(
+        {"e.csv": "source,target\n" + "".join(f"person-{k},person-{k + 1}\n" for k in range(9000)) + "Sum,9000\n"},
+        ("line 9,002", "'Sum'")),
+    "a note below names": Refused({"e.csv": "source,target\nann,bo\nbo,cy\n\nSource: World Bank, 2020\n"},
+                                  ("line 5", "'Source: World Bank'")),
+    "ids and names of two things": Refused(
+        {"t.csv": "user,user_id,item,item_id,rating\nann,1,book,7,5\nbo,2,cup,8,4\nann,1,cup,8,3\n"},
+        ("user and user_id", "`--columns user_id,item_id`"), "--ids compact"),
+    "ids and titles of two things": Refused(
+        {"t.csv": "author_id,author_name,paper_id,paper_title\n1,Ann,7,X\n2,Bo,8,Y\n1,Ann,8,Y\n"},
+        ("author_id and author_name", "`--columns author_id,paper_id`"), "--ids compact"),
+    "ids and names of two things, with weights": Refused(
+        {"t.csv": "user,user_id,item,item_id,rating\nann,1,book,7,5\nbo,2,cup,8,4\n"},
+        ("`--columns user_id,item_id,VALUE`",), "--ids compact --weights"),
+    "ids and names of three things": Refused(
+        {"t.csv": "carrier,carrier_id,guest,guest_id,host,host_id\nX,1,A,10,B,11\nX,1,B,11,A,10\nY,2,C,12,A,10\n"},
+        ("carrier and carrier_id", "`--columns guest_id,host_id`"), "--ids compact"),
+    "users behind their tweets": Refused(
+        {"t.csv": "tweet_id,user_id,retweeted_user_id\n9,1,2\n8,2,3\n7,3,1\n"},
+        ("`--columns user_id,retweeted_user_id`", "`--columns tweet_id,user_id`"), "--ids compact"),
+    "names behind those of transactions": Refused(
+        {"t.csv": "txid,who,whom\na1,ann,bo\na1,bo,cy\na2,cy,bo\n"},
+        ("`--columns who,whom`", "`--columns txid,who`"), "--ids compact --header"),
+    "dates as people write them": Refused(
+        {"t.csv": "Buchungstag;Auftraggeber;Empfaenger\n01.01.2020;Ann;Bo\n02.01.2020;Bo;Cy\n03.01.2020;Cy;Ann\n"},
+        ("Buchungstag has times", "`--columns Auftraggeber,Empfaenger`"), "--ids compact --header"),
+    "an edge index": Refused({"e.csv": "0,1,2,3\n1,2,3,4\n"}, ("line 1", "edge_index", "`--columns 1,2`")),
+    "rows of values in SQL": Refused({"e.txt": "(1,2),\n(2,3),\n(3,1);\n"}, ("line 1", "brackets")),
+    "a sign that begins all lines": Refused({"e.txt": "* a b\n* b c\n"}, ("line 1", "`--columns 2,3`")),
     "a header that only the first part has": Refused(
         {"a.csv": "customer,supplier\nann,bo\nbo,cy\n", "b.csv": "bo,cy\ncy,ann\n"}, ("b.csv", "join"),
         "--ids compact --header"),
@@ -312,6 +367,37 @@ def test_features_that_are_not_text_are_named(tmp_path: Path) -> None:
     result = call(tmp_path, "features", "g", "--feature", name, "--workers", "0")
     assert isinstance(result.exception, GnnloomError), result.exception
     assert "x.pt, line 1: a zero byte" in str(result.exception)
+
+
+def test_ratings_without_names_of_columns_may_be_between_two_types(tmp_path: Path) -> None:
+    ratings = "196\t242\t3\t881250949\n186\t302\t3\t891717742\n242\t377\t1\t878887116\n"
+    tables: dict[str, str | bytes] = {
+        "u.data": ratings,
+        "r.dat": ratings.replace("\t", "::"),
+        "r.csv": "1,31,2.5\n2,1,4\n",
+    }
+    others = {
+        name: json.loads(call(tmp_path, "look", location, "--json").stdout)["others"]
+        for name, location in zip(tables, written(tmp_path, tables), strict=True)
+    }
+    (each,) = others["u.data"]
+    stored = call(tmp_path, *shlex.split(each["command"].replace("NAME", "g", 1))[1:], "--workers", "0", "--json")
+    assert stored.exit_code == 0, stored.exception
+    assert json.loads(stored.stdout)["vertices"] == 6
+    assert [len(found) for found in others.values()] == [1, 1, 1]
+    (trust,) = written(tmp_path, {"t.csv": "6,2,-4,1289241911\n6,5,2,1289241941\n"})
+    assert "others" not in json.loads(call(tmp_path, "look", trust, "--json").stdout)
+
+
+def test_a_table_of_vertices_with_thousands_of_columns_is_read_in_a_moment(tmp_path: Path) -> None:
+    names = ["id", *("_".join(["source", "of", "the", "target"] * 8) + str(k) for k in range(9000))]
+    rows = [[f"v{k}", *["0.5"] * 9000] for k in range(40)]
+    (name,) = written(tmp_path, {"w.csv": "".join(f"{','.join(row)}\n" for row in [names, *rows])})
+    call(tmp_path, "look", name)
+    before = time.process_time()
+    looked = call(tmp_path, "look", name, "--json")
+    assert time.process_time() - before < 5
+    assert json.loads(looked.stdout)["command"].startswith("gnnloom features NAME")
 
 
 def test_weights_that_are_not_read_are_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +40,11 @@ from support.covering import examples, few_of
 from support.scratch import small_chunks
 
 ROWS = np.arange(1000, dtype=np.int64) * 3
+
+
+def change_metadata(array: Path, **entries: Any) -> None:
+    content = json.loads((array / "zarr.json").read_text())
+    (array / "zarr.json").write_text(json.dumps({**content, **entries}))
 
 
 def test_zarr_reads_what_was_written(tmp_path: Path) -> None:
@@ -321,6 +327,64 @@ def test_sizes_that_a_damaged_file_declares_take_no_memory(tmp_path: Path) -> No
     checksums = piece.checksums[:24] + checksum.hex() + piece.checksums[32:]
     with pytest.raises(CorruptError, match=r"c/3:.*2147483647.*800"):
         ArrayReader(tmp_path, replace(record, pieces=(replace(piece, checksums=checksums),))).read()
+
+
+def test_a_chunk_that_expands_a_thousand_times_is_refused_unread(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "a", np.zeros((200, 4), np.float32), ("row", "column"))
+    rows = 16 << 20
+    encoded = import_module("numcodecs.blosc").Blosc("zstd", 5).encode(np.zeros((rows, 4), np.float32))
+    checksum = google_crc32c.value(encoded).to_bytes(4, "little")
+    (tmp_path / "a/c/0/0").write_bytes(encoded + checksum)
+    change_metadata(tmp_path / "a", chunk_grid={"name": "regular", "configuration": {"chunk_shape": [rows, 4]}})
+    assert 1000 * len(encoded) < rows * 16
+    pieces = tuple(replace(piece, checksums=checksum.hex()) for piece in record.pieces)
+    with pytest.raises(CorruptError, match=r"a: .*\(chunks of 268,435,456 bytes"):
+        ArrayReader(tmp_path, replace(record, pieces=pieces))
+    with pytest.raises(InputError, match="chunks of more than"):
+        write_array(tmp_path, "b", np.zeros((1, 20 << 20), np.float32), ("row", "column"))
+
+
+def test_a_file_larger_than_a_chunk_is_refused_unread(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "a", ROWS, ("row",), chunk_rows=64)
+    with (tmp_path / "a/c/0").open("r+b") as chunk:
+        chunk.truncate(1 << 40)
+    with pytest.raises(CorruptError, match=r"c/0: damaged chunk .*not a file of at most"):
+        ArrayReader(tmp_path, record).read(0, 64)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shape": [10**30]},
+        {"shape": [float("inf")]},
+        {"shape": [float("nan")]},
+        {"chunk_grid": {"configuration": {"chunk_shape": [float("inf")]}}},
+        {"chunk_grid": {"configuration": {"chunk_shape": [10**12]}}},
+        {"codecs": [{"name": "numcodecs.pickle"}, {"name": "crc32c"}]},
+        {"codecs": [{"name": "sharding_indexed"}]},
+        {"data_type": {"name": "numcodecs.pickle"}},
+        {"attributes": {"a": "x" * (2 << 20)}},
+    ],
+)
+def test_metadata_of_a_stranger_are_one_error(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    record = write_array(tmp_path, "a", ROWS, ("row",), chunk_rows=64)
+    change_metadata(tmp_path / "a", **wrong)
+    with pytest.raises(CorruptError, match=str(tmp_path / "a")):
+        ArrayReader(tmp_path, record)
+
+
+def test_a_pipe_in_the_place_of_metadata_is_not_waited_for(tmp_path: Path) -> None:
+    record = write_array(tmp_path, "a", ROWS, ("row",), chunk_rows=64)
+    (tmp_path / "a/zarr.json").unlink()
+    os.mkfifo(tmp_path / "a/zarr.json")
+    with pytest.raises(CorruptError, match=r"zarr\.json: expected a regular file"):
+        ArrayReader(tmp_path, record)
+
+
+def test_a_record_of_more_rows_than_int64_counts_is_refused() -> None:
+    content = ArrayRecord("a", (4,), "int64", ("row",), ()).to_json()
+    with pytest.raises(ValueError, match="not the shape of an array"):
+        ArrayRecord.from_json("a", {**content, "shape": [10**30]})
 
 
 def grown(root: Path, rows: NDArray[Any], *, dies: bool) -> ArrayRecord | None:
