@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
+from collections.abc import Mapping
+
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.config.fields import HasOptions
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.workflows.recipe.sections import ShardsSection
@@ -19,12 +22,11 @@ def unused_train_keys(train: TrainConfig) -> dict[str, str]:
     """Return the keys of ``[train]`` that the algorithm or the model ignores, each with the reason."""
     algorithm = train.algorithm.kind
     unused = {}
-    for name in declared_options():
-        if name not in algorithm.options:
-            able = _quoted([known.name for known in ALGORITHMS.values() if name in known.options])
+    for name, owners in _owners(ALGORITHMS).items():
+        if algorithm.name not in owners:
             lacks = f"algorithm {algorithm.name} has no such option"
-            unused[name] = f"{lacks}; remove the key, or choose [train] algorithm = {able}"
-    for name, owners in _model_options().items():
+            unused[name] = f"{lacks}; remove the key, or choose [train] algorithm = {_quoted(owners)}"
+    for name, owners in _owners(MODELS).items():
         if train.model.name not in owners:
             unused[name] = (
                 f"model {train.model.name} has no such option; remove the key, or choose [train] model ="
@@ -33,9 +35,10 @@ def unused_train_keys(train: TrainConfig) -> dict[str, str]:
     return unused
 
 
-def _model_options() -> dict[str, list[str]]:
+def _owners(kinds: Mapping[str, HasOptions]) -> dict[str, list[str]]:
+    """The options of some descriptors, each with the names of the descriptors that have it."""
     owners: dict[str, list[str]] = {}
-    for name, kind in MODELS.items():
+    for name, kind in kinds.items():
         for option in kind.options:
             owners.setdefault(option, []).append(name)
     return owners
@@ -47,7 +50,7 @@ def refuse_unused_train_keys(document: Document, train: TrainConfig) -> None:
     Raises:
         InputError: one was given; names its line.
     """
-    models, mistakes = _model_options(), Mistakes()
+    models, mistakes = _owners(MODELS), Mistakes()
     for name, why in unused_train_keys(train).items():
         with mistakes.noted():
             document.refuse_unused("train", [name], why, [_MODEL if name in models else _ALGORITHM])
