@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from gnnloom.storage.option import Group, Option, option_field, option_fields
+from gnnloom.storage.option import Group
 from gnnloom.trainer.algorithms.algorithm import Algorithm
-from gnnloom.trainer.algorithms.registry import ALGORITHMS, declared_options
-from gnnloom.trainer.config.fields import Config, option, other_values, own_values, shared_option
+from gnnloom.trainer.algorithms.registry import ALGORITHMS
+from gnnloom.trainer.config.fields import Config, DescriptorOptions, option
 
 #: In place of an algorithm: the planner chooses one; replaced before a configuration is built.
 AUTO: Final = "auto"
@@ -20,13 +20,9 @@ _MOST_THREADS = 4096
 _option = partial(option, group=Group.DISTRIBUTION)
 
 
-def _shown(name: str) -> Option:
-    return shared_option(ALGORITHMS, "algorithm", name, Group.DISTRIBUTION)
-
-
-def _algorithm_option(name: str) -> Any:
-    # Free, because algorithms and their options change a result only through rounding.
-    return option_field(_shown(name), free=True)
+ALGORITHM_OPTIONS = DescriptorOptions(ALGORITHMS, "algorithm", Group.DISTRIBUTION)
+# Free, because algorithms and their options change a result only through rounding.
+_algorithm_option = partial(ALGORITHM_OPTIONS.field, free=True)
 
 
 def _grid_help() -> str:
@@ -79,7 +75,7 @@ class AlgorithmConfig(Config):
             _ = self.axes
         # Only a check here; `own_options` parses again, because the field keeps the strings of the stored
         # configuration.
-        _parse(self.algorithm_options)
+        ALGORITHM_OPTIONS.other_values(self)
 
     @property
     def kind(self) -> Algorithm[Any]:
@@ -97,15 +93,4 @@ class AlgorithmConfig(Config):
 
     def own_options(self) -> dict[str, Any]:
         """The options of the chosen algorithm by name, with defaults filled in."""
-        given = _parse(self.algorithm_options)
-        return own_values(self, self.kind.options, given)
-
-
-def other_algorithm_options() -> dict[str, Option]:
-    """Options of algorithms that are not fields of the configuration: they go into ``algorithm_options``."""
-    return {name: _shown(name) for name in declared_options() if name not in option_fields(AlgorithmConfig)}
-
-
-def _parse(given: tuple[str, ...]) -> dict[str, Any]:
-    """Name to value; InputError if an item is wrong."""
-    return other_values("algorithm_options", given, other_algorithm_options())
+        return ALGORITHM_OPTIONS.values(self, self.kind.options)

@@ -191,7 +191,13 @@ class Combination(Config):
         elif of == "model":
             yield Part(f"model {model.name}", model.kind.capabilities, "--model ", _capabilities(MODELS))
         elif of == "algorithm":
-            yield from self._parts_of_algorithm()
+            # Some values of its options take away capabilities.
+            algorithm, capabilities = self.algorithm, self.algorithm.kind.capabilities
+            yield Part(f"algorithm {algorithm.name}", capabilities, "--algorithm ", _capabilities(ALGORITHMS))
+            for name, values in algorithm.kind.lacks.items():
+                value, usual = algorithm.own_options()[name], options_of(AlgorithmConfig)[name].default
+                left = capabilities - values.get(value, frozenset())
+                yield Part(f"{name} {value}", left, f"--{name.replace('_', '-')} ", {str(usual): capabilities})
         elif of == "task":
             choices = {name: frozenset({PAIRS if task.on_pairs else _VERTICES}) for name, task in TASKS.items()}
             chosen = frozenset({PAIRS if self.task.on_pairs else _VERTICES})
@@ -203,16 +209,6 @@ class Combination(Config):
             yield Part(name, chosen, "", {named: has_types})
         else:
             yield self._inputs()
-
-    def _parts_of_algorithm(self) -> Iterator[Part]:
-        """The algorithm, and its options with values for which it lacks some capabilities."""
-        algorithm = self.algorithm
-        capabilities = algorithm.kind.capabilities
-        yield Part(f"algorithm {algorithm.name}", capabilities, "--algorithm ", _capabilities(ALGORITHMS))
-        for name, values in algorithm.kind.lacks.items():
-            value, usual = algorithm.own_options()[name], options_of(AlgorithmConfig)[name].default
-            left = capabilities - values.get(value, frozenset())
-            yield Part(f"{name} {value}", left, f"--{name.replace('_', '-')} ", {str(usual): capabilities})
 
     def _inputs(self) -> Part:
         """The place of the input features. In a graph with types, some types always have stored features."""

@@ -59,18 +59,6 @@ def check_owner(name: str, kinds: Mapping[str, HasOptions], what: str, chosen: s
         raise InputError(f"{name}: {what} {chosen} has no such option, only {', '.join(able)}")
 
 
-def shared_option(kinds: Mapping[str, HasOptions], chosen_by: str, name: str, group: Group) -> Option:
-    """An option of some descriptors, declared by the first one; the help text ends with their names.
-
-    Args:
-        chosen_by: name of the option that chooses a descriptor.
-    """
-    able = names_with_option(kinds, name)
-    declared = kinds[able[0]].options[name]
-    text = f"{declared.help} ({', '.join(able)})"
-    return replace(declared, name=name, help=text, group=group, needs={chosen_by: able})
-
-
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """A configuration: of one component, or composed of such parts. Checked when the object is built (InputError)."""
@@ -178,13 +166,55 @@ def own_values(config: Config, options: Mapping[str, Option], given: Mapping[str
     }
 
 
-def other_values(field: str, given: tuple[str, ...], options: Mapping[str, Option]) -> dict[str, Any]:
-    """Name to value of the options of other packages that a field holds, each as ``name=value``.
+@dataclass(frozen=True)
+class DescriptorOptions:
+    """The own options of all descriptors of one kind, such as modes, in the component that chooses a descriptor.
 
-    Raises:
-        InputError: an item is wrong.
+    The component has a field for each option of gnnloom's own descriptors. Options of other packages are items
+    ``name=value`` of one more field, such as ``mode_options``.
+
+    Attributes:
+        kinds: the descriptors by name.
+        chosen_by: name of the option that chooses a descriptor, such as ``mode``.
+        further: descriptors that may have the options as well, by the option that chooses one.
     """
-    return parse_named(field, given, options, "name=value with a name that an installed package declares")
+
+    kinds: Mapping[str, HasOptions]
+    chosen_by: str
+    group: Group
+    further: Mapping[str, Mapping[str, HasOptions]] = dataclasses.field(default_factory=dict)
+
+    def option(self, name: str) -> Option:
+        """An option as its first descriptor declares it; the help text ends with the names of its descriptors."""
+        able = names_with_option(self.kinds, name)
+        declared = self.kinds[able[0]].options[name]
+        owners = {each: names_with_option(kinds, name) for each, kinds in self.further.items()}
+        needs = {self.chosen_by: able} | {each: names for each, names in owners.items() if names}
+        text = f"{declared.help} ({', '.join(able)})"
+        return replace(declared, name=name, help=text, group=self.group, needs=needs)
+
+    def field(self, name: str, *, free: bool = False) -> Any:
+        """The field of an option; for ``free`` see :func:`option`."""
+        return option_field(self.option(name), free=free)
+
+    def others(self, component: type[Config]) -> dict[str, Option]:
+        """The options by name for which a component has no field."""
+        names = [name for kind in self.kinds.values() for name in kind.options]
+        return {name: self.option(name) for name in names if name not in option_fields(component)}
+
+    def other_values(self, component: Config) -> dict[str, Any]:
+        """Name to value of the options for which a component has no field.
+
+        Raises:
+            InputError: an item is wrong.
+        """
+        field, options = f"{self.chosen_by}_options", self.others(type(component))
+        expected = "name=value with a name that an installed package declares"
+        return parse_named(field, component.value(field), options, expected)
+
+    def values(self, component: Config, options: Mapping[str, Option]) -> dict[str, Any]:
+        """The options of a descriptor by name, with defaults filled in."""
+        return own_values(component, options, self.other_values(component))
 
 
 # Keyed by string: with postponed annotations, a field's type is the string of its annotation.

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gnnloom.storage.option import Group, Option, option_field, option_fields
+from gnnloom.storage.option import Group
 from gnnloom.storage.samplers.registry import SAMPLERS
-from gnnloom.trainer.config.fields import (
-    Config,
-    check_owner,
-    names_with_option,
-    option,
-    other_values,
-    own_values,
-    shared_option,
-)
+from gnnloom.trainer.config.fields import Config, DescriptorOptions, check_owner, option
 from gnnloom.trainer.modes.kind import ModeKind
 from gnnloom.trainer.modes.options import ON_DISK
 from gnnloom.trainer.modes.registry import MODES
 
-
-def _shown(name: str) -> Option:
-    found, samplers = shared_option(MODES, "mode", name, Group.SAMPLING), names_with_option(SAMPLERS, name)
-    return replace(found, needs={**found.needs, "sampler": samplers}) if samplers else found
-
-
-def _mode_option(name: str, *, free: bool = False) -> Any:
-    return option_field(_shown(name), free=free)
-
-
+MODE_OPTIONS = DescriptorOptions(MODES, "mode", Group.SAMPLING, {"sampler": SAMPLERS})
+_mode_option = MODE_OPTIONS.field
 _option = partial(option, group=Group.SAMPLING)
 
 
@@ -79,7 +63,7 @@ class ModeConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in [*self.changed(), *self._other_values()]:
+        for name in [*self.changed(), *MODE_OPTIONS.other_values(self)]:
             check_owner(name, MODES, "mode", self.name)
             check_owner(name, SAMPLERS, "sampler", self.sampler)
 
@@ -111,15 +95,4 @@ class ModeConfig(Config):
 
     def own_options(self) -> dict[str, Any]:
         """The options of the mode and of its sampler by name, with defaults filled in."""
-        return own_values(self, self.kind.options, self._other_values())
-
-    def _other_values(self) -> dict[str, Any]:
-        """Name to value of the options in ``mode_options``."""
-        return other_values("mode_options", self.mode_options, other_mode_options())
-
-
-def other_mode_options() -> dict[str, Option]:
-    """Options of modes and samplers that are not fields of the configuration: they go into ``mode_options``."""
-    fields = option_fields(ModeConfig)
-    names = {name: None for kind in MODES.values() for name in kind.options if name not in fields}
-    return {name: _shown(name) for name in names}
+        return MODE_OPTIONS.values(self, self.kind.options)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnnloom.storage.descriptors import UnconfirmedName
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, option_field, option_fields, parse_named
-from gnnloom.trainer.config.fields import Config, option, own_values, shared_option
+from gnnloom.storage.option import Group, option_fields, parse_named
+from gnnloom.trainer.config.fields import Config, DescriptorOptions, option, own_values
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.models.kind import ModelKind, ModelWork
 from gnnloom.trainer.models.registry import MODELS, model_kind
@@ -25,8 +25,7 @@ _MOST_COLUMNS = 1 << 20
 _option = partial(option, group=Group.MODEL)
 
 
-def _model_option(name: str, *, free: bool = False) -> Any:
-    return option_field(shared_option(MODELS, "model", name, Group.MODEL), free=free)
+_model_option = DescriptorOptions(MODELS, "model", Group.MODEL).field
 
 
 @dataclass(frozen=True, kw_only=True)

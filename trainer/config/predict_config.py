@@ -76,68 +76,35 @@ class PredictConfig(Config):
 
     @classmethod
     def of_run(
-        cls,
-        dataset: Dataset,
-        run: Run,
-        *,
-        model: str | None = None,
-        decoder: str | None = None,
-        ranks: int | None = None,
-        embeddings: bool = False,
-        checkpoint: str = "auto",
-        wait_timeout: float | None = None,
-        evaluation_memory: int | None = None,
-        **smoothing: Any,
+        cls, dataset: Dataset, run: Run, *, model: str | None = None, decoder: str | None = None, **options: Any
     ) -> PredictConfig:
         """Predict with a run of a dataset, which may have been moved or renamed after training.
 
         Args:
             model, decoder: as in training; given to confirm the import of code that is not gnnloom's.
-            ranks: number of ranks; by default as in training.
-            wait_timeout: seconds that a rank waits for others; by default as in training.
-            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
-            smoothing: options of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
+            options: as for :meth:`of_training`.
         """
         trained = TrainConfig.of_run(run, model=model, decoder=decoder)
         here = trained.with_options(catalog=str(dataset.path.parent), dataset=dataset.name, run=run.name)
-        return cls.of_training(
-            here,
-            shards=run.inputs().get("shards"),
-            ranks=ranks,
-            embeddings=embeddings,
-            checkpoint=checkpoint,
-            wait_timeout=wait_timeout,
-            evaluation_memory=evaluation_memory,
-            **smoothing,
-        )
+        return cls.of_training(here, shards=run.inputs().get("shards"), **options)
 
     @classmethod
     def of_training(
-        cls,
-        trained: TrainConfig,
-        *,
-        shards: str | None,
-        ranks: int | None = None,
-        embeddings: bool = False,
-        threads: int = 0,
-        checkpoint: str = "auto",
-        wait_timeout: float | None = None,
-        evaluation_memory: int | None = None,
-        **smoothing: Any,
+        cls, trained: TrainConfig, *, shards: str | None, ranks: int | None = None, **options: Any
     ) -> PredictConfig:
         """Predict with the run that a configuration names.
 
         Args:
             shards: key of the shards that the run was trained on, if known.
             ranks: number of ranks; by default as in training.
-            wait_timeout: seconds that a rank waits for others; by default as in training.
-            evaluation_memory: bytes of each rank beyond which it predicts from disk; by default as in training.
-            smoothing: options of :class:`~gnnloom.trainer.config.smoothing_config.SmoothingConfig`.
+            options: other options by name. If one is missing or None, ``wait_timeout`` and ``evaluation_memory`` are as
+                in training, and others have their default.
         """
         # Row shards and a given process grid fit one number of ranks, so they are kept only if that number is the same.
         algorithm, data = trained.algorithm, trained.data
         ranks = algorithm.ranks if ranks is None else ranks
         same, code = ranks == algorithm.ranks, trained.own_code()
+        kept = {"wait_timeout": trained.run.wait_timeout, "evaluation_memory": trained.run.evaluation_memory}
         return cls.of(
             catalog=data.catalog,
             dataset=data.dataset,
@@ -148,10 +115,5 @@ class PredictConfig(Config):
             shards=shards if same or trained.reads.serves_any_ranks else None,
             method=data.method,
             grid=algorithm.grid if same else None,
-            embeddings=embeddings,
-            threads=threads,
-            checkpoint=checkpoint,
-            wait_timeout=trained.run.wait_timeout if wait_timeout is None else wait_timeout,
-            evaluation_memory=trained.run.evaluation_memory if evaluation_memory is None else evaluation_memory,
-            **smoothing,
+            **kept | {name: value for name, value in options.items() if value is not None},
         )

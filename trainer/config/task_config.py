@@ -8,14 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.option import Group, Option, option_field, option_fields
+from gnnloom.storage.option import Group, option_fields
 from gnnloom.storage.wording import counted
-from gnnloom.trainer.config.fields import Config, check_owner, option, other_values, own_values, shared_option
+from gnnloom.trainer.config.fields import Config, DescriptorOptions, check_owner, option
 from gnnloom.trainer.links.decoders.registry import DECODERS
-from gnnloom.trainer.tasks.open_links import open_links
 from gnnloom.trainer.tasks.registry import AUTO, TASKS, task_of_data
 from gnnloom.trainer.tasks.task import Arrays, LabelSizes, Task
 
@@ -28,13 +26,9 @@ _option = partial(option, group=Group.TASK)
 _LOSSES = {loss: kind.name for kind in TASKS.values() for loss in kind.losses}
 
 
-def _shown(name: str) -> Option:
-    return shared_option(TASKS, "task", name, Group.TASK)
-
-
-def _task_option(name: str) -> Any:
-    # They affect only the results of tasks that have them.
-    return option_field(_shown(name), free=True)
+TASK_OPTIONS = DescriptorOptions(TASKS, "task", Group.TASK)
+# Free, because they affect only the results of tasks that have them.
+_task_option = partial(TASK_OPTIONS.field, free=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +82,7 @@ class TaskConfig(Config):
         # Only a check here; `given_class_weights` parses again.
         self.given_class_weights  # noqa: B018
         decoder = TASKS[self.name].usual_decoder if self.on_pairs and self.decoder == AUTO else self.decoder
-        for name in [*self.changed(), *self._other_values()]:
+        for name in [*self.changed(), *TASK_OPTIONS.other_values(self)]:
             check_owner(name, TASKS, "task", self.name)
             check_owner(name, DECODERS, "decoder", decoder)
         if self.loss in _LOSSES and self.loss not in (TASKS[self.name].losses if self.name in TASKS else ()):
@@ -120,25 +114,9 @@ class TaskConfig(Config):
         found = dataset.message_graphs(self.links) if self.on_pairs else []
         return found[0] if len(found) == 1 else None
 
-    def links_of(self, dataset: Dataset, graph: str, where: Path) -> Links | None:
-        """The links that the task reads, checked; None for a task on vertices.
-
-        Args:
-            graph: key of the graph that the run reads.
-            where: folder of the shards, or of the graph, for errors.
-
-        Raises:
-            InputError, NotFoundError: no links fit, or several do.
-        """
-        return open_links(TASKS[self.name], dataset, graph, self.links, where) if self.on_pairs else None
-
     def own_options(self, task: Task) -> dict[str, Any]:
         """The options of the task by name."""
-        return own_values(self, task.options, self._other_values())
-
-    def _other_values(self) -> dict[str, Any]:
-        """Name to value of the options in ``task_options``."""
-        return other_values("task_options", self.task_options, other_task_options())
+        return TASK_OPTIONS.values(self, task.options)
 
     def output_width(self, task: Task, sizes: LabelSizes) -> int:
         """Width of the model's output for a task; 0 if there is nothing to train."""
@@ -189,10 +167,3 @@ class TaskConfig(Config):
         if refused:
             raise InputError(f"class_weights {self.class_weights!r}: {refused}")
         return task
-
-
-def other_task_options() -> dict[str, Option]:
-    """Options of tasks and decoders that are not fields of the configuration: they go into ``task_options``."""
-    fields = option_fields(TaskConfig)
-    names = {name: None for kind in TASKS.values() for name in kind.options if name not in fields}
-    return {name: _shown(name) for name in names}

@@ -19,16 +19,17 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.option import Option, options_of
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import shell_command
-from gnnloom.trainer.config.algorithm_config import other_algorithm_options
+from gnnloom.trainer.config.algorithm_config import ALGORITHM_OPTIONS, AlgorithmConfig
 from gnnloom.trainer.config.combination import Combination
 from gnnloom.trainer.config.fields import deciding_options, named_code
-from gnnloom.trainer.config.mode_config import other_mode_options
-from gnnloom.trainer.config.task_config import other_task_options
+from gnnloom.trainer.config.mode_config import MODE_OPTIONS, ModeConfig
+from gnnloom.trainer.config.task_config import TASK_OPTIONS, TaskConfig
 from gnnloom.trainer.data.open_shards import TYPED_VERTICES, ShardKind, ShardRequest, find_propagated
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.kind import RANKS_DECIDE
-from gnnloom.trainer.tasks.open_links import check_step
+from gnnloom.trainer.tasks.open_links import check_step, open_links
+from gnnloom.trainer.tasks.registry import TASKS
 from gnnloom.trainer.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -56,7 +57,16 @@ def _short(model: str) -> str:
 
 def other_options() -> dict[str, Option]:
     """The options by name."""
-    return other_algorithm_options() | other_mode_options() | other_task_options()
+    return {name: option for options in _other_options().values() for name, option in options.items()}
+
+
+def _other_options() -> dict[str, dict[str, Option]]:
+    """The options of other packages, by the field that holds them."""
+    return {
+        "algorithm_options": ALGORITHM_OPTIONS.others(AlgorithmConfig),
+        "mode_options": MODE_OPTIONS.others(ModeConfig),
+        "task_options": TASK_OPTIONS.others(TaskConfig),
+    }
 
 
 def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,11 +76,7 @@ def gather_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         values: option name to value. Options that are not fields move into the field that holds them as texts, unless
             they are None.
     """
-    others = {
-        "algorithm_options": other_algorithm_options(),
-        "mode_options": other_mode_options(),
-        "task_options": other_task_options(),
-    }
+    others = _other_options()
     fields = {name: value for name, value in values.items() if not any(name in each for each in others.values())}
     for field, options in others.items():
         given = [f"{name}={each.shown(values[name])}" for name, each in options.items() if values.get(name) is not None]
@@ -164,9 +170,11 @@ class TrainConfig(Combination):
         Raises:
             InputError, NotFoundError: there are none that fit, or several.
         """
+        if not self.task.on_pairs:
+            return None
         graph = shards.key if self.mode.on_types else shards.inputs["graph"]
-        links = self.task.links_of(dataset, graph, shards.path)
-        if links is not None and self.drops_targets and not self.mode.kind.is_sampled:
+        links = open_links(TASKS[self.task.name], dataset, graph, self.task.links, shards.path)
+        if self.drops_targets and not self.mode.kind.is_sampled:
             check_step(dataset, links, self.task.link_batch)
         return links
 

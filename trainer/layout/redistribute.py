@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +34,7 @@ class VertexOrder:
         self._vertex = vertex if order is None else vertex[order]
         self.num_vertices = num_vertices
 
-    def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    def chunks(self, rows: Tensor, chunk_rows: int) -> Iterator[tuple[int, Tensor]]:
         """The chunks that this rank writes. Collective.
 
         Each rank gets one chunk at a time; a rank that keeps the chunks holds them all.
@@ -47,7 +46,7 @@ class VertexOrder:
             chunk_rows: rows per chunk.
 
         Yields:
-            The first vertex of a chunk, and its (at most chunk_rows, ...) rows, for storage.
+            The first vertex of a chunk, and its (at most chunk_rows, ...) rows.
         """
         # One chunk per rank and round, so all ranks write at the same time.
         round_rows = self._comm.size * chunk_rows
@@ -55,7 +54,7 @@ class VertexOrder:
             bounds = np.minimum(first + chunk_rows * np.arange(self._comm.size + 1), self.num_vertices)
             chunk = self._exchange(rows, bounds)
             if len(chunk):
-                yield int(bounds[self._comm.rank]), self._place.to_numpy(chunk)
+                yield int(bounds[self._comm.rank]), chunk
 
     def _exchange(self, rows: Tensor, bounds: NDArray[np.int64]) -> Tensor:
         """Send every rank its vertices between the bounds; returns this rank's chunk. Collective."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.disk.files import read_json, sync_paths, write_json
@@ -66,20 +66,22 @@ class OwnChunks:
         shape: shape of the whole array.
         dims: names of its dimensions.
         chunks: first vertex and rows of each chunk.
+        place: place of the rows.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     dims: tuple[str, ...]
-    chunks: Iterable[tuple[int, NDArray[Any]]]
+    chunks: Iterable[tuple[int, Tensor]]
+    place: Place
 
     @classmethod
     def of(cls, array: VertexArrayPiece, num_vertices: int, kind: Kind) -> OwnChunks:
         """Exchange rows so that every rank gets whole chunks. Collective, including iterating over the chunks."""
         rows, shape, dtype = array.rows(kind), array.shape(num_vertices), array_dtype(array.piece.dtype)
         chunks = VertexOrder(array.layout, num_vertices, kind).chunks(rows, default_chunk_rows(shape, dtype))
-        return cls(array.name, shape, dtype, array.dims, chunks)
+        return cls(array.name, shape, dtype, array.dims, chunks, array.layout.place)
 
     def create(self, folder: Path) -> None:
         """Make the array; called by rank 0, before any rank writes."""
@@ -87,7 +89,7 @@ class OwnChunks:
 
     def write(self, folder: Path) -> ArrayRecord:
         """Write this rank's chunks, and return their record."""
-        written = [write_rows(folder, self.name, start, rows) for start, rows in self.chunks]
+        written = [self.place.store(rows, partial(write_rows, folder, self.name, start)) for start, rows in self.chunks]
         pieces = tuple(piece for record in written for piece in record.pieces)
         return ArrayRecord(self.name, self.shape, self.dtype.name, self.dims, pieces)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.samples import Samples, StoredBatch
@@ -20,10 +19,9 @@ from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.trainer.data.vertex_data import as_features
 from gnnloom.trainer.feed.batches import Batches, Made, StoredBatches
 from gnnloom.trainer.loader.hops import hops_of
-from gnnloom.trainer.loader.streams import Fields, GraphSource, Source, Stream, as_tensors
-from gnnloom.trainer.loader.typed import TypedViews, hetero_fields, joined_fields
+from gnnloom.trainer.loader.streams import Fields, GraphSource, Stream, as_tensors
+from gnnloom.trainer.loader.typed import SourceOfTypes
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice
-from gnnloom.trainer.place.place import Place
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,29 +60,20 @@ class StoredSource(GraphSource):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredTypedSource(Source):
+class StoredTypedSource(SourceOfTypes):
     """The batches of one rank of stored samples of a graph with types; an epoch numbers the batches of all ranks.
 
+    Only seeds have labels.
+
     Attributes:
-        vertices: the data to read of the vertices of each type that has some. Only seeds have labels.
-        features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
         samples: their key.
         rank: of the ranks that they were drawn for.
         counter: counts the bytes that are read; None for no count.
-        views: open the data from which batches are made.
     """
 
-    vertices: Mapping[str, VertexChoice]
-    features: str = "float32"
     samples: str
     rank: int
     counter: ReadCounter | None = None
-    views: TypedViews = field(default_factory=TypedViews)
-
-    @property
-    def place(self) -> Place:
-        """Place of the tensors."""
-        return Place(FEATURE_DTYPES.get(self.features, torch.float32))
 
     def open(self) -> Stream:
         """See :meth:`Source.open`. An epoch after the stored ones has the batches of the first, and so on."""
@@ -99,7 +88,7 @@ class StoredTypedSource(Source):
             found[of_type] |= {"batch_size": count, "input_id": number}
             if label is not None:
                 found[of_type]["y"] = as_trained(label, stored.label)
-            return joined_fields(found, self.place, has_types=self.has_types)
+            return self.joined(found)
 
         return self.stream(made)
 
@@ -124,6 +113,6 @@ class StoredTypedSource(Source):
                 for name, choice in self.vertices.items()
                 if choice.features in FEATURE_DTYPES and name in stored.features
             }
-            return make(stored, views.read(hetero_fields(batch, edge_types, data, self.place, self.features)))
+            return make(stored, views.read(self.hetero_fields(batch, edge_types, data)))
 
         return views.stored(samples, self.rank, made, self.kept, self.counter)

@@ -37,7 +37,7 @@ from gnnloom.trainer.feed.feature_view import FeatureView
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
 from gnnloom.trainer.loader.pairs import PairsSource, SplitPairs, pair_fields
-from gnnloom.trainer.loader.streams import BatchSize, Fields, SeededSource, Stream, as_tensors
+from gnnloom.trainer.loader.streams import BatchSize, Fields, SeededSource, Source, Stream, as_tensors
 from gnnloom.trainer.loader.vertices import FEATURE_DTYPES, VertexChoice, VertexFields
 from gnnloom.trainer.place.arrays import array_dtype
 from gnnloom.trainer.place.place import Place
@@ -114,29 +114,81 @@ class TypedViews:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TypedSource(SeededSource):
-    """Source of batches of a graph with types, with sampled neighbors along each relation.
+class SourceOfTypes(Source):
+    """Source of batches of a graph with types.
 
     Attributes:
         vertices: the data to read of the vertices of each type that has some.
         features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
-        reverses: key of the reverses of the relations, along which batches also gather; None for no reverses.
-        fanouts, joint: see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
         has_types: if False, the only type and the only relation have their fields in one ``Data``.
         views: open the data from which batches are made.
     """
 
     vertices: Mapping[str, VertexChoice]
     features: str = "float32"
-    reverses: str | None = None
-    fanouts: Mapping[str, tuple[int, ...]]
-    joint: frozenset[str] = frozenset()
     views: TypedViews = field(default_factory=TypedViews)
 
     @property
     def place(self) -> Place:
         """Place of the tensors."""
         return Place(FEATURE_DTYPES.get(self.features, torch.float32))
+
+    def hetero_fields(
+        self, batch: HeteroBatch, edge_types: Mapping[str, tuple[str, str, str]], data: Mapping[str, Fields]
+    ) -> dict[Any, Fields]:
+        """The fields of a batch by type and by relation.
+
+        Args:
+            edge_types: source type, name and target type of each relation.
+            data: features, labels and more of the vertices of each type that has some.
+        """
+        found, place = dict[Any, Fields](), self.place
+        for name, vertices in batch.vertices.items():
+            own = {"n_id": vertices, "num_nodes": len(vertices)}
+            found[name] = {**data.get(name, {}), **own, "num_sampled_nodes": batch.num_vertices[name]}
+        for name, edge_type in edge_types.items():
+            edges = batch.edges[name]
+            found[edge_type] = {
+                "edge_index": edge_index(edges.matrix, place),
+                **self._edge_values(edges.columns, place),
+                "e_id": edges.edge,
+                "num_sampled_edges": edges.num_entries,
+            }
+        return as_tensors(found, place)
+
+    def _edge_values(self, columns: Mapping[str, NDArray[Any]], place: Place) -> Fields:
+        """Values of edges, under the names of PyG; arrays are not tensors yet."""
+        found = Fields()
+        for name, pyg_name in EDGE_NAMES.items():
+            if name not in columns or (name == "feature" and self.features not in FEATURE_DTYPES):
+                continue
+            values: Any = columns[name]
+            if name == "weight":
+                values = values.astype(array_dtype(place.sum_dtype), copy=False)
+            found[pyg_name] = as_features(values, "none", place) if name == "feature" else values
+        return found
+
+    def joined(self, found: dict[Any, Fields]) -> Fields:
+        """Fields by type and relation, or the fields of the only type and the only relation together."""
+        found = as_tensors(found, self.place)
+        if self.has_types:
+            return found
+        of_type, of_relation = found.values()
+        return {**of_type, **of_relation}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TypedSource(SeededSource, SourceOfTypes):
+    """Batches of a graph with types, with sampled neighbors along each relation.
+
+    Attributes:
+        reverses: key of the reverses of the relations, along which batches also gather; None for no reverses.
+        fanouts, joint: see :class:`~gnnloom.storage.sampling.layers.typed.TypedNeighborSampler`.
+    """
+
+    reverses: str | None = None
+    fanouts: Mapping[str, tuple[int, ...]]
+    joint: frozenset[str] = frozenset()
 
     def map_relations(self, graph: TypedGraph) -> dict[str, MappedRelation]:
         """The relations along which batches gather, with their reverses if requested."""
@@ -210,7 +262,7 @@ class TypedSource(SeededSource):
         }
         edge_types = {name: each.edge_type for name, each in relations.items()}
         drawn = hetero_batch(sample, relations, columns)
-        return self.views.drawn(hetero_fields(drawn, edge_types, data, self.place, self.features))
+        return self.views.drawn(self.hetero_fields(drawn, edge_types, data))
 
     def batches(
         self,
@@ -222,61 +274,6 @@ class TypedSource(SeededSource):
         """The batches of some seeds."""
         views = {name: view for name, each in fields.items() for view in each.views.values()}
         return self.views.batches(NeighborBatches(sampler, seeds, make, views, self.cache_memory))
-
-    def joined(self, found: dict[Any, Fields]) -> Fields:
-        """Fields by type and relation in the form of the source."""
-        return joined_fields(found, self.place, has_types=self.has_types)
-
-
-def joined_fields(found: dict[Any, Fields], place: Place, *, has_types: bool) -> Fields:
-    """Fields by type and relation, or the fields of the only type and the only relation together."""
-    found = as_tensors(found, place)
-    if has_types:
-        return found
-    of_type, of_relation = found.values()
-    return {**of_type, **of_relation}
-
-
-def hetero_fields(
-    batch: HeteroBatch,
-    edge_types: Mapping[str, tuple[str, str, str]],
-    data: Mapping[str, Fields],
-    place: Place,
-    features: str,
-) -> dict[Any, Fields]:
-    """The fields of a batch by type and by relation.
-
-    Args:
-        edge_types: source type, name and target type of each relation.
-        data: features, labels and more of the vertices of each type that has some.
-        features: one of :data:`gnnloom.trainer.loader.choices.FEATURES`, for features of edges.
-    """
-    found = dict[Any, Fields]()
-    for name, vertices in batch.vertices.items():
-        own = {"n_id": vertices, "num_nodes": len(vertices)}
-        found[name] = {**data.get(name, {}), **own, "num_sampled_nodes": batch.num_vertices[name]}
-    for name, edge_type in edge_types.items():
-        edges = batch.edges[name]
-        found[edge_type] = {
-            "edge_index": edge_index(edges.matrix, place),
-            **_edge_values(edges.columns, place, features),
-            "e_id": edges.edge,
-            "num_sampled_edges": edges.num_entries,
-        }
-    return as_tensors(found, place)
-
-
-def _edge_values(columns: Mapping[str, NDArray[Any]], place: Place, features: str) -> Fields:
-    """Values of edges, under the names of PyG; arrays are not tensors yet."""
-    found = Fields()
-    for name, pyg_name in EDGE_NAMES.items():
-        if name not in columns or (name == "feature" and features not in FEATURE_DTYPES):
-            continue
-        values: Any = columns[name]
-        if name == "weight":
-            values = values.astype(array_dtype(place.sum_dtype), copy=False)
-        found[pyg_name] = as_features(values, "none", place) if name == "feature" else values
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -103,6 +103,9 @@ class GridOperator(ABC):
         """Free the layer's adjacency, which no product needs again, unless another layer shares it."""
         self._keeps_product = True
 
+    def agree(self) -> None:  # noqa: B027 - for subclasses
+        """Check nothing: the shards do not say what other ranks send."""
+
     def product_layouts(self, layer: int) -> tuple[Layout, Layout]:
         return self.layout(layer), self.layout(layer + 1)
 

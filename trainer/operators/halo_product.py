@@ -19,7 +19,6 @@ from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
 from gnnloom.trainer.data.target_edges import ExcludedEntries
 from gnnloom.trainer.kernels.dispatch import (
-    Progress,
     RowSink,
     SparseProduct,
     column_scale,
@@ -29,7 +28,7 @@ from gnnloom.trainer.kernels.dispatch import (
     sparse_product,
 )
 from gnnloom.trainer.operators.exclusion import ExcludedBlock
-from gnnloom.trainer.operators.halo import Arrival, HaloExchange
+from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
@@ -148,7 +147,12 @@ class HaloProduct:
         return self._exchange.place.sum_dtype if several else features.dtype
 
     def _multiply(self, features: Tensor, product: Tensor | RowSink) -> None:
-        """Collective."""
+        """Multiply by the own rows, then by each neighbor's rows as soon as they have arrived. Collective.
+
+        Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were started, not in the order of
+        arrival: sums then have the same bits in every run. While one neighbor's rows are multiplied, rows of other
+        neighbors arrive.
+        """
         comm, place, excluded = self._exchange.comm, self._exchange.place, self._excluded
         own = place.contiguous(features)
         with comm.traffic.timing(self._kind):
@@ -165,19 +169,6 @@ class HaloProduct:
             self._own.multiply(scaled, product, self._left, column_scale=factors, progress=progress)
             if excluded and isinstance(product, Tensor):
                 excluded.own.subtract(scaled, product, self._left, factors, progress)
-        self._add_neighbors(arrival, product, progress)
-        # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
-        with comm.traffic.timing(self._kind):
-            comm.wait(arrival.sends)
-
-    def _add_neighbors(self, arrival: Arrival, product: Tensor | RowSink, progress: Progress) -> None:
-        """Add the contributions of the neighbors' rows, each as soon as it has arrived. Collective.
-
-        Demirci et al., Algorithm 1, lines 7-9, in the order in which the messages were started, not in the order of
-        arrival: sums then have the same bits in every run. While one neighbor's rows are multiplied, rows of other
-            neighbors arrive.
-        """
-        comm = self._exchange.comm
         # In a profiled run, ranks meet before these waits, and not before `begin`, which waits for no rank.
         with comm.traffic.timing(self._kind, comm):
             pass
@@ -186,6 +177,9 @@ class HaloProduct:
                 comm.wait([request for rank in ranks for request in arrival.receives[rank]])
             with comm.traffic.timing(SPMM):
                 halo.multiply(arrival.rows, product, self._left, accumulate=True, progress=progress)
-        if self._excluded and self._halo and isinstance(product, Tensor):
+        if excluded and self._halo and isinstance(product, Tensor):
             with comm.traffic.timing(SPMM):
-                self._excluded.halo.subtract(arrival.rows, product, self._left, progress=progress)
+                excluded.halo.subtract(arrival.rows, product, self._left, progress=progress)
+        # Sends are waited for last, when most have completed; until then the packed rows must stay alive.
+        with comm.traffic.timing(self._kind):
+            comm.wait(arrival.sends)

@@ -58,6 +58,14 @@ class Operator(Protocol):
     grid: ProcessGrid
     weight_axes: tuple[str, ...]
 
+    def agree(self) -> None:
+        """Check that the shards that the ranks have read belong together, before rows are exchanged. Collective.
+
+        Raises:
+            CollectiveError: the rows that a rank would send differ from the rows that another rank needs.
+        """
+        ...
+
     def layout(self, layer: int) -> Layout:
         """Layout of the input of a layer, which is the output of the previous layer."""
         ...

@@ -78,9 +78,8 @@ class PointToPoint(WholeRows):
         self._sides = sides = self._scaling(degree)
         # With a cover, the matrix does not stay in memory as a whole.
         self._degree = degree if covers else np.empty(0)
-        #: Called by all ranks before rows are exchanged, to check that they agree. Collective.
-        self.exchanged = ExchangedRows(self._where, self.layout(0).vertex, comm, place)
-        self.exchanged.add(matrix)
+        self._exchanged = ExchangedRows(self._where, self.layout(0).vertex, comm, place)
+        self._exchanged.add(matrix)
         is_symmetric = shard.shards.symmetric
         transpose = shard.operand(transpose=True) if covers and not is_symmetric else matrix
         self._forward = self._backward = forward = self._side(matrix, transpose)
@@ -94,10 +93,13 @@ class PointToPoint(WholeRows):
         if multiplies and not is_symmetric:
             # The transpose of an asymmetric pattern refers to other rows, so it needs a separate exchange.
             transpose = transpose if covers else shard.operand(transpose=True)
-            self.exchanged.add(transpose)
+            self._exchanged.add(transpose)
             self._backward = self._side(transpose, matrix)
         if multiplies:
             self.backward_product = self._backward.product(sides.transposed, Kind.HALO_BACKWARD)
+
+    def agree(self) -> None:
+        self._exchanged.agree()
 
     def neighbors(self, layer: int) -> NeighborRows:  # noqa: ARG002 - the same for every layer
         """See :class:`~gnnloom.trainer.operators.attention.NeighborRows`.
@@ -188,7 +190,7 @@ class PointToPoint(WholeRows):
             exchange = HaloExchange(self.grid.comm, matrix, self.place)
             return _Side(matrix, exchange, LocalProducts.of(exchange, matrix))
         found = self._shard.covered(matrix, transpose)
-        self.exchanged.add(found)
+        self._exchanged.add(found)
         covering = CoverExchange(self.grid.comm, found, self.place)
         return _Side(found, covering, LocalProducts.of(covering, found))
 

@@ -52,6 +52,9 @@ class WholeRows:
         self.grid, self.place = grid, grid.place
         self._layout = Layout(grid, vertex, row_axes=(AXIS,))
 
+    def agree(self) -> None:
+        """Check nothing: only some algorithms read which rows others send."""
+
     def weight_piece(self, layer: int, shape: tuple[int, int]) -> ParameterPiece | None:  # noqa: ARG002
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -72,7 +73,7 @@ class FileRows:
         self._place.fill(out, lambda array: self._store.read_range(self._number, start, array))
 
     def write(self, start: int, rows: Tensor) -> None:
-        self._store.write_range(self._number, start, self._place.to_numpy(rows))
+        self._place.store(rows, partial(self._store.write_range, self._number, start))
 
 
 class ColumnBlocks:
@@ -119,10 +120,11 @@ class ColumnBlocks:
         Raises:
             BudgetError: the disk is full.
         """
-        if self._store is None:
+        store = self._store
+        if store is None:
             self._memory[start : start + len(rows)] = rows
         else:
-            self._store.write_rows(start, self._place.to_numpy(rows), range(self.num_blocks))
+            self._place.store(rows, lambda array: store.write_rows(start, array, range(self.num_blocks)))
 
     def block(self, number: int) -> Tensor:
         """(num_rows, width) a block of columns, in memory.
@@ -166,7 +168,7 @@ class ColumnBlocks:
 
             return put
         store.begin(0, bounds)
-        return lambda start, rows: store.write_range(0, start, self._place.to_numpy(rows))
+        return lambda start, rows: self._place.store(rows, partial(store.write_range, 0, start))
 
     def end(self, number: int) -> None:
         """Mark a block as written."""

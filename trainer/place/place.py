@@ -20,6 +20,7 @@ from gnnloom.trainer.place.threads import Threads
 from gnnloom.trainer.place.workspace import Workspace
 
 Step = TypeVar("Step")
+Written = TypeVar("Written")
 
 
 class Kernels(Protocol):
@@ -149,7 +150,7 @@ class Place:
     def to_numpy(self, tensor: Tensor) -> NDArray[Any]:
         """The values of a tensor as an array for reading, which shares the tensor's memory if this is on the CPU.
 
-        For storage, and for computations from numbers of vertices. For bfloat16 the bits, as uint16.
+        For computations from numbers of vertices; for storage, see :meth:`store`. For bfloat16 the bits, as uint16.
         """
         return as_array(tensor.detach())
 
@@ -161,6 +162,14 @@ class Place:
         """
         read(as_array(tensor))
         return tensor
+
+    def store(self, tensor: Tensor, write: Callable[[NDArray[Any]], Written]) -> Written:
+        """Let a writer of arrays store the values of a tensor; returns what the writer returns.
+
+        Args:
+            write: reads an array of the tensor's shape; see :meth:`to_numpy` for its dtype.
+        """
+        return write(self.to_numpy(tensor))
 
     def arange(self, start: int, stop: int) -> Tensor:
         """(stop - start,) int64 the whole numbers of a range."""

@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class StoredSteps:
             blocks: consecutive blocks.
             threads: number of threads that compress chunks.
         """
-        self._writer, self._comm, self._shape = writer, layout.grid.comm, shape
+        self._writer, self._comm, self._place, self._shape = writer, layout.grid.comm, layout.place, shape
         self._steps, self._blocks, self._threads = steps, blocks, threads
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gnnloom-sync")
         self._order = VertexOrder(layout, shape[0], Kind.PREDICTION)
@@ -86,7 +87,7 @@ class StoredSteps:
         """
         first = block_columns(self._blocks[0], self._shape[1]).start
 
-        def put(chunk: NDArray[Any], start: int, block: int) -> ArrayRecord:
+        def put(start: int, block: int, chunk: NDArray[Any]) -> ArrayRecord:
             columns = block_columns(block, self._shape[1])
             own = np.ascontiguousarray(chunk[:, columns.start - first : columns.stop - first])
             if not np.isfinite(own).all():
@@ -100,7 +101,7 @@ class StoredSteps:
         with ThreadPoolExecutor(self._threads) as pool:
             for start, rows in self._order.chunks(values, self._chunk_rows):
                 for block in self._blocks:
-                    pending.append(pool.submit(put, rows, start, block))
+                    pending.append(pool.submit(self._place.store, rows, partial(put, start, block)))
                     # Each waiting write keeps its chunk in memory.
                     if len(pending) > self._threads:
                         self._written.append(pending.popleft().result())

@@ -37,7 +37,6 @@ from gnnloom.trainer.training.evaluation import Evaluation
 from gnnloom.trainer.training.predict import find_predictions, write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, gather_profile, recorded
 from gnnloom.trainer.training.run_lock import writing
-from gnnloom.trainer.training.session import agree_on_shards
 from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, class_weights
 from gnnloom.trainer.training.state.buffers import average_buffers
 from gnnloom.trainer.training.state.checkpoint import restore
@@ -153,7 +152,7 @@ class Training:
         self.config = self.session.config
         self.model = self.session.model
         comm.traffic.profiled = self.config.run.profile
-        agree_on_shards(self.session)
+        self.session.operator.agree()
         agree_on_model(comm, self.model, self.config.model.name)
         self.inputs = self.session.take_inputs()
         self.optimizer = together(
@@ -164,7 +163,8 @@ class Training:
         labels = self.session.objective.placed(start.labels, self.session.operator)
         if isinstance(objective := self.session.objective, VertexObjective):
             weights = class_weights(self.config.task, objective, layout, labels)
-            self.session.objective = replace(objective, class_weights=weights, own_loss=start.own_loss)
+            objective = replace(objective, class_weights=weights, own_loss=start.own_loss)
+            self.session = replace(self.session, objective=objective)
         self.loss = self.session.objective.loss(layout, labels)
         self.evaluation = Evaluation(self.session, labels, start.own_metric)
         if self.loss.num_examples == 0 or self.loss.num_terms == 0:

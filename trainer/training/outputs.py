@@ -7,7 +7,6 @@ import torch
 from gnnloom.storage.runs.predictions import SMOOTHED, Predictions
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.traffic import Kind
-from gnnloom.trainer.data.stored_rows import StoredRows
 from gnnloom.trainer.layout.redistribute import whole_rows
 from gnnloom.trainer.layout.vertex_arrays import read_vertex_rows
 from gnnloom.trainer.models.networks.model import Inputs
@@ -53,8 +52,8 @@ def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dic
         if model.takes_edges:
             layout = session.operator.layout(model.num_layers)
             return session.objective.predict(layout, model.whole_scores(inputs))
-        if isinstance(session.inputs, StepInputs):
-            return _rowwise_outputs(session, session.inputs.rows, embeddings=embeddings)
+        if isinstance(given := session.share.inputs, StepInputs):
+            return _rowwise_outputs(session, given, embeddings=embeddings)
         hidden = model.embed(inputs)
         layout = session.operator.layout(model.num_layers)
         outputs = session.objective.predict(layout, model.classify(hidden))
@@ -65,14 +64,12 @@ def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dic
     return outputs
 
 
-def _rowwise_outputs(session: Session, rows: StoredRows, *, embeddings: bool) -> dict[str, torch.Tensor]:
+def _rowwise_outputs(session: Session, given: StepInputs, *, embeddings: bool) -> dict[str, torch.Tensor]:
     """The arrays of a model that treats rows one by one, whose input stays on disk. Collective."""
     # It imports numba, which other sessions need not load.
     from gnnloom.trainer.passes.rows_only import all_outputs  # noqa: PLC0415
 
     model = session.model
-    scores, hidden = together(
-        session.comm, lambda: all_outputs(model, rows, session.inputs.norm, embeddings=embeddings)
-    )
+    scores, hidden = together(session.comm, lambda: all_outputs(model, given.rows, given.norm, embeddings=embeddings))
     outputs = session.objective.predict(session.operator.layout(model.num_layers), scores)
     return outputs if hidden is None else {**outputs, "embedding": hidden}

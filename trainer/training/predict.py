@@ -40,7 +40,7 @@ from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.outputs import predicted_rows, stored_rows, streamed_rows
 from gnnloom.trainer.training.rehearsal.rank_memory import rehearse_prediction
 from gnnloom.trainer.training.run_lock import writing
-from gnnloom.trainer.training.session import Session, agree_on_shards, open_session
+from gnnloom.trainer.training.session import Session, open_session
 from gnnloom.trainer.training.smoothing import objective_of, smooth
 from gnnloom.trainer.training.state.checkpoint import restore
 
@@ -96,7 +96,7 @@ def _predicted(
     num_threads, computes = config.threads or comm.this_machine().threads, not found.lacks_smoothing
     streams = _streams(comm, opened, config.evaluation_memory, computes=computes)
     session = together(comm, lambda: open_session(comm, opened, num_threads, streams=streams, reads_features=computes))
-    agree_on_shards(session)
+    session.operator.agree()
     if found.smoothing.smooths:
         together(comm, lambda: _check_smoothing(session))
     report = None

@@ -143,7 +143,7 @@ def describe_result(
         "epochs": len(lines),
         "loss": [line["loss"] for line in lines],
         **found,
-        "feature_norm": session.inputs.norm,
+        "feature_norm": session.share.inputs.norm,
         **session.model.inference_facts,
         **({"notes": notes} if (notes := session.objective.notes) else {}),
         # A slow epoch, such as the first one, which loads compiled kernels, does not move the median.

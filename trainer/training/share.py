@@ -1,8 +1,9 @@
-"""Reads a rank's share of a run: its operator, its rows with labels, and the input of its model."""
+"""Reads a rank's share of a run: its objective, its operator, its rows with labels, and the input of its model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.communicator import Communicator
@@ -25,13 +26,14 @@ from gnnloom.trainer.modes.epochs.model_inputs import (
     StepInputs,
     TypedInputs,
 )
-from gnnloom.trainer.operators.operator import Operator
+from gnnloom.trainer.operators.operator import LayerPlan, Operator
 from gnnloom.trainer.operators.whole_rows import AXIS, RowsOnly
 from gnnloom.trainer.passes.range_operator import RangeOperator
 from gnnloom.trainer.place.place import Place
+from gnnloom.trainer.tasks.objectives.objective import Objective, TaskContext
 
 
-@dataclass
+@dataclass(frozen=True)
 class Share:
     """A rank's part of the graph and the vertex data of a run, before there is a model.
 
@@ -45,6 +47,32 @@ class Share:
     operator: Operator
     label_rows: VertexRows
     inputs: ModelInputs
+
+
+def read_objective(comm: Communicator, opened: OpenedRun) -> Objective[Any]:
+    """The objective of a run's task, before there is a model. Communicates nothing.
+
+    Raises:
+        InputError: the shards lack what the task predicts, or the weights of the classes do not fit them.
+    """
+    config, shards, task = opened.config, opened.shards.shards, opened.task()
+    objective: Objective[Any] = task.load().of(
+        task,
+        TaskContext(
+            rank=comm.rank,
+            num_ranks=comm.size,
+            dataset=opened.dataset,
+            shards=shards,
+            width=config.task.output_width(task, opened.label_sizes),
+            links=opened.links(),
+            options=config.own_task_options(task),
+            loss=config.task.loss,
+            seed=config.run.seed,
+            steps_on_graph=not config.mode.kind.is_sampled,
+            counter=opened.counter,
+        ),
+    )
+    return objective
 
 
 def read_share(
@@ -67,6 +95,7 @@ def read_share(
         InputError: the shards lack features, the samples do not fit the run, or the model is not defined for the graph.
     """
     config, shards = opened.config, opened.shards
+    config.model.check_graph(shards.shards)
     if isinstance(shards, OpenedTypes):
         return _on_types(comm, opened, shards, num_outputs, place)
     if isinstance(shards, OwnRowShard):
@@ -109,19 +138,42 @@ def _operator(comm: Communicator, opened: OpenedRun, options: ModelOptions, plac
     config, shards = opened.config, opened.shards
     if config.model.kind.is_rowwise and isinstance(shards, OwnRowShard):
         return RowsOnly(ProcessGrid(comm, {AXIS: comm.size}, place), shards.shard.vertex())
-    algorithm = config.algorithm.kind
-    return algorithm.build(
+    # The plan comes before the operator, which reads only matrices that the plan uses.
+    plan, differentiates = options.layer_plan(), config.differentiates_products
+    return build_operator(comm, opened, shards, config.model.normalization, place, plan, differentiates=differentiates)
+
+
+def build_operator(
+    comm: Communicator,
+    opened: OpenedRun,
+    shards: OpenedShards,
+    normalization: str,
+    place: Place,
+    plan: LayerPlan,
+    *,
+    differentiates: bool,
+) -> Operator:
+    """The products with the adjacency, as the run's algorithm distributes them. Communicates nothing.
+
+    Args:
+        shards: the run's shards, or another view of the same shards.
+        normalization, place, plan, differentiates: see :class:`~gnnloom.trainer.algorithms.algorithm.OperatorContext`.
+
+    Raises:
+        InputError: a degree is negative or not finite.
+    """
+    config = opened.config.algorithm
+    return config.kind.build(
         OperatorContext(
             comm=comm,
-            axes=algorithm.settled_grid(config.algorithm.grid, comm.size),
+            axes=config.kind.settled_grid(config.grid, comm.size),
             shards=shards,
-            normalization=config.model.normalization,
+            normalization=normalization,
             place=place,
-            # The plan comes before the operator, which reads only matrices that the plan uses.
-            plan=options.layer_plan(),
-            differentiates=config.differentiates_products,
+            plan=plan,
+            differentiates=differentiates,
             counter=opened.counter,
-            options=config.algorithm.own_options(),
+            options=config.own_options(),
         )
     )
 

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.runs.predictions import SMOOTHED
-from gnnloom.trainer.algorithms.algorithm import OperatorContext
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.config.smoothing_config import AUTO_SCALE, LABELS, SmoothingConfig
@@ -29,7 +28,7 @@ from gnnloom.trainer.passes.range_operator import RangeOperator
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.classes import Classes
 from gnnloom.trainer.training.session import Session
-from gnnloom.trainer.training.share import vertex_rows
+from gnnloom.trainer.training.share import build_operator, vertex_rows
 
 _NORMALIZATION: Final = "symmetric"
 #: Larger factors of a vertex's propagated error are not applied, because they would magnify noise.
@@ -78,8 +77,8 @@ def smooth(session: Session, scores: Tensor, config: SmoothingConfig) -> Smoothe
     objective = together(session.comm, lambda: objective_of(session))
     num_classes = objective.num_outputs
     operator = together(session.comm, lambda: _operator(session, num_classes))
-    if isinstance(operator, PointToPoint) and operator is not session.operator:
-        operator.exchanged.agree()
+    if operator is not session.operator:
+        operator.agree()
     before, layout = session.operator.layout(session.model.num_layers), operator.layout(0)
     rows = vertex_rows(session.opened.shards, layout, layout.row_axes)
     labels = together(session.comm, lambda: objective.read(rows, operator.grid.place))
@@ -110,25 +109,15 @@ def _operator(session: Session, num_classes: int) -> Operator:
     if suits and isinstance(session.operator, PointToPoint):
         # A second operator would hold the adjacency twice.
         return session.operator
-    algorithm, shards = config.algorithm.kind, session.opened.shards
+    shards = session.opened.shards
     if isinstance(session.operator, RangeOperator) and isinstance(shards, OwnRowShard):
         # The model predicts from disk because the adjacency may not fit.
         shard = shards.shards.shard(session.comm.rank, session.opened.counter, on_disk=True)
         shards = OwnRowShard(shard)
-    return algorithm.build(
-        OperatorContext(
-            comm=session.comm,
-            axes=algorithm.settled_grid(config.algorithm.grid, session.comm.size),
-            shards=shards,
-            normalization=_NORMALIZATION,
-            # Many products follow each other, so no product is rounded to bfloat16.
-            place=Place(place.sum_dtype, place.threads.num_threads),
-            plan=LayerPlan((num_classes, num_classes), (True,)),
-            differentiates=False,
-            counter=session.opened.counter,
-            options=config.algorithm.own_options(),
-        )
-    )
+    # Many products follow each other, so no product is rounded to bfloat16.
+    place = Place(place.sum_dtype, place.threads.num_threads)
+    plan = LayerPlan((num_classes, num_classes), (True,))
+    return build_operator(session.comm, session.opened, shards, _NORMALIZATION, place, plan, differentiates=False)
 
 
 class Smoothing:

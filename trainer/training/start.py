@@ -188,7 +188,7 @@ class ReadStart:
         session = open_session(comm, opened, num_threads)
         checkpoint = _read_checkpoint(comm, opened, first_epoch) if first_epoch else None
         objective, layout = session.objective, session.operator.layout(session.model.num_layers)
-        labels = objective.read(session.label_rows, session.place)
+        labels = objective.read(session.share.label_rows, session.place)
         own_loss, own_metric = (
             load_function(option, config.value(option), layout, labels, objective.num_outputs) if is_own else None
             for option, is_own in (("loss", config.task.is_own_loss), ("metric", config.task.metric != "none"))

@@ -63,7 +63,7 @@ def test_chunks_are_in_the_order_of_the_vertices() -> None:
     rows = torch.from_numpy(layout.vertex).double().view(-1, 1) * torch.ones(2, dtype=torch.float64)
     chunks = list(VertexOrder(layout, NUM_VERTICES, Kind.PREDICTION).chunks(rows, 4))
     assert [first for first, _ in chunks] == [0, 4, 8]
-    np.testing.assert_array_equal(np.concatenate([chunk for _, chunk in chunks])[:, 0], np.arange(NUM_VERTICES))
+    assert torch.equal(torch.cat([chunk for _, chunk in chunks])[:, 0], torch.arange(NUM_VERTICES).double())
 
 
 def test_arrays_are_written_in_the_order_of_the_vertices(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ ROOMS = ("gnnloom.trainer.place", "gnnloom.trainer.kernels", "gnnloom.trainer.co
 #: Turn a tensor into an array, or an array into a tensor, wherever the tensors of the place are.
 CONVERSIONS = {"as_array", "as_tensor", "from_dlpack", "from_numpy", "numpy", "tensor_over", "__array__"}
 #: Most files of other rooms that turn tensors into arrays. They may become fewer.
-MOST_TO_ARRAYS, MOST_CONVERTING = 10, 29
+MOST_TO_ARRAYS, MOST_CONVERTING = 8, 29
 #: How a place is called, or made.
 PLACES = ("place", "place()")
 #: The first two run on every grid.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -149,10 +148,10 @@ def test_a_copy_of_rows_of_vertices_does_not_change_as_training_goes_on(tmp_path
     session.take_inputs()
     model, optimizer = session.model, build_optimizer(session.model, config.model.name, config.optimization)
     copy = Snapshot.take(LoneCommunicator(), 1, model, optimizer)
-    rows = {array.name: [(rows, rows.copy()) for _, rows in array.chunks] for array in copy.spread}
+    rows = {array.name: [(rows, rows.clone()) for _, rows in array.chunks] for array in copy.spread}
     assert set(rows) == {"parameter/feature", "optimizer/feature/first", "optimizer/feature/second"}
     with torch.no_grad():
         for tensor, _ in stored_state(model, optimizer).values():
             tensor.add_(1)
     for name, pairs in rows.items():
-        assert all(np.array_equal(*pair) for pair in pairs), name
+        assert all(torch.equal(*pair) for pair in pairs), name

@@ -133,12 +133,12 @@ def test_neither_features_nor_rows_of_the_adjacency_are_in_memory(tmp_path: Path
     catalog = Catalog(tmp_path)
     store_for_sampling(catalog, GIVEN["signed"], 1)
     session = lone_session(config(catalog, "signed", "disk"))
-    assert session.inputs.nbytes == 0
+    assert session.share.inputs.nbytes == 0
     inputs = session.take_inputs()
     feature = GIVEN["signed"].stored_feature
     assert feature is not None
     assert inputs.value.shape == (0, feature.shape[1])
-    assert session.inputs.norm == "none"
+    assert session.share.inputs.norm == "none"
 
 
 @pytest.mark.slow

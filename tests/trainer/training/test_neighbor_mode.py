@@ -318,7 +318,7 @@ def test_layer_by_layer_from_disk_the_scores_are_those_of_the_whole_graph(
     stored.model.eval()
     with torch.no_grad():
         expected = whole.model(whole.take_inputs())
-        labels, layout = stored.objective.read(stored.label_rows, stored.place), stored.operator.layout(0)
+        labels, layout = stored.objective.read(stored.share.label_rows, stored.place), stored.operator.layout(0)
         loss = stored.objective.loss(layout, labels)
         context = stored.mode_context(stored.take_inputs(), labels, loss, 0)
         found = layerwise_scores(context.model, context.source)

@@ -19,7 +19,7 @@ from gnnloom.trainer.kernels.dispatch import performed, with_values
 from gnnloom.trainer.loader.hops import edge_index, edge_weight, hops_of, scaled_entries
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT, HOPS, forward_names, takes_weights
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output
+from gnnloom.trainer.models.networks.module_model import ModuleModel, checked_output, evaluating
 from gnnloom.trainer.operators.layered import LayeredOperator
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.p2p import SampledRows
@@ -127,21 +127,17 @@ class EdgeModel(ModuleModel):
         Raises:
             InputError: it fails, or does not return a row for each vertex.
         """
-        was_training = self.module.training
-        self.module.eval()
-        fresh = None
-        # Some modules hold objects that cannot be copied.
-        with suppress(Exception):
-            fresh = copy.deepcopy(self.module)
-        try:
+        with evaluating(self.module):
+            fresh = None
+            # Some modules hold objects that cannot be copied.
+            with suppress(Exception):
+                fresh = copy.deepcopy(self.module)
             # With real values, even in a forecast of memory.
             with torch.no_grad(), performed():
                 self._try_ring()
                 if fresh is not None:
                     self._try_again(fresh)
                 self.call = replace(self.call, trims=self.call.trims and self._trims())
-        finally:
-            self.module.train(was_training)
 
     def _try_ring(self) -> None:
         ring = np.arange(_TRIED)

@@ -38,7 +38,10 @@ class GCN(RectifiedModel):
             self._leaves_unformed = False
 
     def hidden_layer(self, inputs: Inputs, layer: int) -> Inputs:
-        if not self._is_recomputed(layer):
+        options = self.options
+        follows = layer + 1 < self.num_layers and not options.propagates_first(layer + 1)
+        # The output (A H) W is recomputed if it is kept only to be multiplied by the next weight.
+        if not (self._leaves_unformed and options.propagates_first(layer) and follows):
             return super().hidden_layer(inputs, layer)
         given = self.after_dropout(inputs, layer)
         rows = self.multiplied(given, layer, spends=self.spends_input(layer))
@@ -46,9 +49,3 @@ class GCN(RectifiedModel):
         mask = self.mask_before(layer + 1)
         hidden = RecomputedOutput(rows, weight, bias, mask, spends=not given.propagated)
         return Inputs(rows, dropped=True, unformed=hidden)
-
-    def _is_recomputed(self, layer: int) -> bool:
-        """Whether the layer's output (A H) W is kept only to be multiplied by the next weight."""
-        options = self.options
-        follows = layer + 1 < self.num_layers and not options.propagates_first(layer + 1)
-        return self._leaves_unformed and options.propagates_first(layer) and follows

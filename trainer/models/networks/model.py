@@ -327,20 +327,18 @@ class Model(nn.Module, ABC):
         return self.options.residual and layer > 0 and self.options.dims[layer] == self.options.dims[layer + 1]
 
     def after_dropout(self, inputs: Inputs, layer: int) -> Inputs:
-        """A layer's input after its dropout. Communicates nothing."""
-        self._enter(inputs.value, layer)
+        """A layer's input after its dropout. Communicates nothing.
+
+        Tells the watchdog which layer this rank is computing, forward and backward.
+        """
+        self.operator.grid.comm.traffic.watch.step = f"layer {layer + 1} forward"
+        # The gradient of a layer's input exists when the layer's backward pass is done; the layer before follows.
+        if layer:
+            self._announce_backward(inputs.value, layer)
         if inputs.dropped or not self.drops(layer):
             return inputs
         value = self.dropout.apply(inputs.value, *self.dropout_place(layer), self.epoch, layer)
         return replace(inputs, value=value, dropped=True)
-
-    def _enter(self, value: Tensor, layer: int) -> None:
-        """Tell the watchdog which layer this rank is computing, forward and backward."""
-        watch = self.operator.grid.comm.traffic.watch
-        watch.step = f"layer {layer + 1} forward"
-        # The gradient of a layer's input exists when the layer's backward pass is done; the layer before follows.
-        if layer:
-            self._announce_backward(value, layer)
 
     def _announce_backward(self, output: Tensor, number: int) -> None:
         """Tell the watchdog when the backward pass of a layer begins: once the gradient of its output exists."""

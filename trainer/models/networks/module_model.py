@@ -6,7 +6,8 @@ responsible for everything between the layers, such as dropout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -102,6 +103,17 @@ class ModuleModel(Model):
     def no_scores(self) -> Tensor:
         """(0, num_outputs) scores of a rank that has no vertices in a step; no parameter gets a gradient from them."""
         return self.place.lasting((0, self.options.dims[-1]), self.dtype).requires_grad_()
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Inside the block, the module is in evaluation mode."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
 
 
 def checked_output(name: str, output: Any, num_vertices: int, num_rows: int, num_outputs: int, place: Place) -> Tensor:

@@ -78,19 +78,15 @@ class BatchNorm(Norm):
             result: Tensor = _Affine.apply(features, self.running_mean[columns], factor, scale, shift, layout.place)  # type: ignore[no-untyped-call]
             return result
         found = standardize(features, scale, shift, 0, layout.grid.group(layout.row_axes), layout.place)
-        self._update_running(found, layout)
-        return found.values
-
-    def _update_running(self, result: Standardized, layout: Layout) -> None:
-        """Update the running averages of all columns, which are spread over the ranks of the column group."""
-        moments = layout.place.zeros((2, self.dim), result.mean.dtype)
+        moments = layout.place.zeros((2, self.dim), found.mean.dtype)
         # As in torch, the stored variance is the unbiased one, with n - 1.
-        sample = result.variance * (result.count / max(result.count - 1, 1))
-        moments[:, layout.columns(self.dim)] = torch.cat([result.mean, sample])
+        sample = found.variance * (found.count / max(found.count - 1, 1))
+        moments[:, layout.columns(self.dim)] = torch.cat([found.mean, sample])
         # Each column has one owner in the group, and the others add 0, so every rank keeps all columns.
         layout.column_group.all_reduce(moments, Kind.NORM)
         self.running_mean.lerp_(moments[0], self.MOMENTUM)
         self.running_variance.lerp_(moments[1], self.MOMENTUM)
+        return found.values
 
 
 class Standardized:

@@ -26,6 +26,7 @@ from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.layered import whole_rows
 from gnnloom.trainer.models.edge_modules import EDGE_WEIGHT
 from gnnloom.trainer.models.networks.edge_model import BatchEdges, EdgeModel, layered_edges
+from gnnloom.trainer.models.networks.module_model import evaluating
 from gnnloom.trainer.place.place import Place
 
 #: Hops to try beyond one per layer: for each layer, and in total; and hops to try for a single layer of a module that
@@ -357,17 +358,6 @@ def _given_weight(module: Any, layer: int, weight: Tensor | None) -> Iterator[No
         yield
     finally:
         handle.remove()
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Inside the block, the module is in evaluation mode."""
-    was_training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(was_training)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from gnnloom.trainer.kernels.dispatch import converted, performed
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.models.edge_modules import BY_TYPE, TYPED, forward_names
 from gnnloom.trainer.models.networks.model import Inputs
-from gnnloom.trainer.models.networks.module_model import Inference, ModuleModel, checked_output
+from gnnloom.trainer.models.networks.module_model import Inference, ModuleModel, checked_output, evaluating
 from gnnloom.trainer.place.place import Place
 
 #: Fields that are converted to the dtype of sums.
@@ -100,11 +100,9 @@ class TypedModel(ModuleModel):
         Raises:
             InputError: it fails, or does not return a row for each vertex.
         """
-        was_training = self.module.training
-        self.module.eval()
         try:
             # With real values, even in a forecast of memory.
-            with torch.no_grad(), performed():
+            with evaluating(self.module), torch.no_grad(), performed():
                 self.scores_of(self._small(_TRIED))
         except InputError:
             raise
@@ -114,8 +112,6 @@ class TypedModel(ModuleModel):
                 f"model {self.options.module}: its forward fails on a graph of at most {_TRIED} vertices of each type,"
                 f" {self._described()}: {type(error).__name__}: {error}"
             ) from error
-        finally:
-            self.module.train(was_training)
 
     def _described(self) -> str:
         widths = [f"{name} with {counted(width, 'feature')}" for name, width in self.schema.widths.items()]

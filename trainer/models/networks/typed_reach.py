@@ -26,7 +26,8 @@ from gnnloom.storage.sampling.layers.typed import RelationView, TypedNeighborSam
 from gnnloom.trainer.data.typed_vertices import TypedSchema
 from gnnloom.trainer.loader.choices import EDGE_NAMES
 from gnnloom.trainer.loader.hops import edge_index
-from gnnloom.trainer.models.networks.reach import alike, evaluating, other_values
+from gnnloom.trainer.models.networks.module_model import evaluating
+from gnnloom.trainer.models.networks.reach import alike, other_values
 from gnnloom.trainer.models.networks.typed_layers import (
     LayerCall,
     OutputRows,

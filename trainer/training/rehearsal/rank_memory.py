@@ -26,6 +26,7 @@ from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ReadCounter
 from gnnloom.storage.format.vertex_arrays import VERTEX_ARRAYS
 from gnnloom.storage.matrix.csr import index_dtype
+from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.comm.unconnected import UnconnectedRank
 from gnnloom.trainer.config.continuation import OpenedRun
@@ -42,11 +43,13 @@ from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
+from gnnloom.trainer.training.inference import attach_inference
 from gnnloom.trainer.training.outputs import predicted_rows
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_rows import UnreadStoredRows
-from gnnloom.trainer.training.session import Session, attach_inference
+from gnnloom.trainer.training.session import Session
+from gnnloom.trainer.training.share import Share, read_objective, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
@@ -119,8 +122,10 @@ def rehearse_prediction(opened: OpenedRun, rank: int) -> int | None:
     """
 
     def run(memory: Unwritten) -> int:
-        session = _unread_session(opened, rank, memory)
-        session.build()
+        comm, unread_run = UnconnectedRank(rank, opened.config.algorithm.ranks), _unread_run(opened, rank, memory)
+        objective = read_objective(comm, unread_run)
+        share = _unread_share(comm, unread_run, objective.num_outputs, memory)
+        session = Session.of(comm, unread_run, share, objective)
         written = _written(session, memory, embeddings=False)
         found = predicted_rows(session, session.take_inputs(), embeddings=False)
         memory.observe()
@@ -182,28 +187,31 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _unread_session(opened: OpenedRun, rank: int, memory: Unwritten) -> Session:
-    """The session of a rank whose shards, rows on disk and graph with types are not read."""
-    comm = UnconnectedRank(rank, opened.config.algorithm.ranks)
-    unread_run = replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
-    session = Session.read(comm, unread_run, memory.place)
-    if isinstance(session.inputs, StepInputs):
-        session.inputs.rows = UnreadStoredRows(session.inputs.rows)
-    if isinstance(session.inputs, TypedInputs):
+def _unread_run(opened: OpenedRun, rank: int, memory: Unwritten) -> OpenedRun:
+    """The run of a rank whose shards are not read."""
+    return replace(opened, shards=unread(opened.shards, rank, memory), counter=ReadCounter())
+
+
+def _unread_share(comm: Communicator, unread_run: OpenedRun, num_outputs: int, memory: Unwritten) -> Share:
+    """The share of a rank whose shards, rows on disk and graph with types are not read."""
+    share = read_share(comm, unread_run, num_outputs, memory.place)
+    if isinstance(share.inputs, StepInputs):
+        share.inputs.rows = UnreadStoredRows(share.inputs.rows)
+    if isinstance(share.inputs, TypedInputs):
         # It imports numba, which a job on row shards need not load.
         from gnnloom.trainer.training.rehearsal.unread_types import StatedViews  # noqa: PLC0415
 
-        session.inputs.views = StatedViews(memory)
-    return session
+        share.inputs.views = StatedViews(memory)
+    return share
 
 
 def _written(session: Session, memory: Unwritten, *, embeddings: bool) -> Tensor | None:
     """Predictions of a rank with rows on disk: they are in temporary files, whose pages count as memory."""
-    if not isinstance(session.inputs, StepInputs):
+    model, given = session.model, session.share.inputs
+    if not isinstance(given, StepInputs):
         return None
-    model = session.model
     width = sum(model.options.dims[-2 if embeddings and model.num_layers > 1 else -1 :])
-    return memory.tensor((len(session.inputs.rows.vertex), width), model.dtype)
+    return memory.tensor((len(given.rows.vertex), width), model.dtype)
 
 
 def _stored_feature(dataset: Dataset, key: str | None) -> np.dtype[Any]:
@@ -225,16 +233,18 @@ class _Rehearsal:
         #: The batches of a mode on a graph without types; None for other graphs, and without batches.
         self.feed: StatedBatches | None = None
         self.config, self.memory = opened.config, memory
-        self.session = session = _unread_session(opened, rank, memory)
-        self.comm, self.shards = session.comm, session.opened.shards
+        self.comm = comm = UnconnectedRank(rank, opened.config.algorithm.ranks)
+        unread_run = _unread_run(opened, rank, memory)
+        self.shards = unread_run.shards
+        objective = read_objective(comm, unread_run)
+        share = _unread_share(comm, unread_run, objective.num_outputs, memory)
         #: The stated views of a session on a graph with types; None for other graphs.
-        self.types = cast("StatedViews", session.inputs.views) if isinstance(session.inputs, TypedInputs) else None
-        self.adjacency = memory.held - session.inputs.nbytes
-        session.objective = self._weighted(session.objective)
-        session.build()
+        self.types = cast("StatedViews", share.inputs.views) if isinstance(share.inputs, TypedInputs) else None
+        self.adjacency = memory.held - share.inputs.nbytes
+        self.session = session = Session.of(comm, unread_run, share, self._weighted(objective))
         if self.config.model.kind.on_edges:
             self._rehearse_inference()
-        labels = session.objective.read(session.label_rows, memory.place)
+        labels = session.objective.read(share.label_rows, memory.place)
         inputs = session.take_inputs()
         self.optimizer = build_optimizer(session.model, self.config.model.name, self.config.optimization)
         self.layout = session.operator.layout(session.model.num_layers)
@@ -259,8 +269,8 @@ class _Rehearsal:
         from gnnloom.trainer.training.rehearsal.unread_types import SteadySeeds  # noqa: PLC0415
 
         model, shards = self.session.model, self.shards.shards
-        if isinstance(self.session.inputs, TypedInputs):
-            attach_inference(self.session, SteadySeeds())
+        if self.types is not None:
+            attach_inference(model, self.session.opened, self.session.share, SteadySeeds())
         if isinstance(model, EdgeModel):
             num_own = self.session.operator.layout(0).num_rows
             own = rank_rows(self.config, self.session.opened.dataset, shards, self.comm.rank, num_own)
@@ -355,7 +365,7 @@ class _Rehearsal:
 
     def _mapped(self) -> int:
         """Bytes of the uncompressed copies of the graph and of the vertex data, or of the rank's packed rows."""
-        shards, given = self.shards.shards, self.session.inputs
+        shards, given = self.shards.shards, self.session.share.inputs
         n = shards.num_vertices
         if self.types is not None:
             return self.types.mapped

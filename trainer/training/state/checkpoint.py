@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnloom.storage.errors import DivergedError, FormatError
@@ -66,10 +64,9 @@ class Snapshot:
         return cls(epoch, arrays, tuple(spread))
 
 
-def _apart(rows: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
+def _apart(rows: Tensor, tensor: Tensor) -> Tensor:
     """Rows of a tensor in separate memory: a rank that has all rows in order exchanges none, and gets no copy."""
-    memory = tensor.untyped_storage()
-    return rows.copy() if 0 <= rows.ctypes.data - memory.data_ptr() < memory.nbytes() else rows
+    return rows.clone() if rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() else rows
 
 
 def _check_finite(model: nn.Module, epoch: int) -> None:

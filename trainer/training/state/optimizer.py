@@ -246,15 +246,10 @@ def _is_absent(summed: Tensor) -> bool:
 
 
 def _rows_or_whole(parameter: nn.Parameter, decay: float, place: Place) -> RowGradient | Tensor | None:
-    """The gradient of some rows, which is removed from the parameter, or the whole gradient, with decay."""
+    """The gradient of some rows, which is removed from the parameter, or the whole gradient with decay, if any."""
     if isinstance(parameter, PartialParameter) and parameter.row_gradient is not None:
         found, parameter.row_gradient = parameter.row_gradient, None
         return found
-    return _gradient(parameter, decay, place)
-
-
-def _gradient(parameter: nn.Parameter, decay: float, place: Place) -> Tensor | None:
-    """The gradient with decay; None for a parameter without a gradient."""
     if parameter.grad is None or not decay:
         return parameter.grad
     return torch.add(parameter.grad, parameter, alpha=decay, out=place.like(parameter))
