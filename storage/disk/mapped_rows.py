@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -70,8 +71,8 @@ def take_rows(
         rows: (num_taken,) int64 existing rows; ascending ones cause the fewest requests.
         out: of any dtype that the values are converted to, to fill and return; None for a new array of the array's
             dtype.
-        place: (num_taken,) int64 where each row goes in ``out``; None for all of ``out``, in order.
         threads: ``READERS`` threads that read many rows; None for new ones, whose start takes some milliseconds.
+        place: (num_taken,) int64 where each row goes in ``out``; None for all of ``out``, in order.
 
     Returns:
         ``out``, or a new array (num_taken, ...).
@@ -81,17 +82,8 @@ def take_rows(
         fill_rows(array, rows, taken, place)
         return taken
 
-    def fill(some: NDArray[np.int64], out: NDArray[Any], place: NDArray[np.int64] | None) -> None:
-        fill_rows(array, some, out, place)
-
-    some = np.array_split(rows, READERS)
-    if place is None:
-        pieces = some, np.array_split(taken, READERS), [None] * READERS
-    else:
-        pieces = some, [taken] * READERS, np.array_split(place, READERS)
-    if threads is not None:
-        list(threads.map(fill, *pieces))
-        return taken
-    with ThreadPoolExecutor(READERS) as own:
-        list(own.map(fill, *pieces))
+    outs = np.array_split(taken, READERS) if place is None else [taken] * READERS
+    places: Sequence[NDArray[np.int64] | None] = [None] * READERS if place is None else np.array_split(place, READERS)
+    with nullcontext(threads) if threads is not None else ThreadPoolExecutor(READERS) as readers:
+        list(readers.map(fill_rows, [array] * READERS, np.array_split(rows, READERS), outs, places))
     return taken
