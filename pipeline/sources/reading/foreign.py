@@ -339,9 +339,12 @@ def refuse_foreign(file: SourceFile, begin: bytes) -> None:
     """
     name = file.path.name.lower()
     is_tar = begin[_TAR] == b"ustar"
+    # KONECT calls its files out.NAME; the network may have any name, such as out.r.
+    is_konect = name.startswith("out.") and begin.startswith(b"%")
     for foreign in _FOREIGN:
         found = foreign.begins is not None and re.match(foreign.begins, begin, re.IGNORECASE)
-        if found or name.endswith(foreign.suffixes) or (is_tar and ".tar" in foreign.suffixes):
+        is_named = name.endswith(foreign.suffixes) and not is_konect
+        if found or is_named or (is_tar and ".tar" in foreign.suffixes):
             # A name may mislead, unless the bytes are no text.
             may_be_edges = not found and begin.isascii() and b"\0" not in begin
             edges = "; if each line is an edge, add `--format snap`" if may_be_edges else ""

@@ -50,15 +50,18 @@ class SubgraphMode(PreparedMode):
 
     def _mapped(self) -> tuple[Batches[Prepared], FeatureView]:
         context, options = self.context, self.context.options
-        inputs = context.shards.artifact.inputs
-        vertices = context.dataset.vertices(inputs["vertices"])
-        self._arrays = map_vertices(vertices)
+        inputs, owner = context.shards.artifact.inputs, None
         if context.learned is None:
             self._graph = map_whole_graph(context.dataset.graph(inputs["graph"]))
-            features: FeatureView = MappedFeatures.of(vertices, context.feature_norm, context.place, self._graph.arrays)
         else:
             self._graph, owner = map_graph(context.source)
-            features = features_in_memory(context, owner)
+        vertices = context.dataset.vertices(inputs["vertices"])
+        self._arrays = map_vertices(vertices)
+        features: FeatureView = (
+            MappedFeatures.of(vertices, context.feature_norm, context.place, self._graph.arrays)
+            if context.learned is None
+            else features_in_memory(context, owner)
+        )
         sampler = subgraph_sampler(context.dataset, self._graph, context.seed, options, sampler_arguments(options))
         if options["presamples"]:
             self._weights = self._normalization(sampler)
