@@ -40,7 +40,8 @@ class Windows(FeatureWindows):
         self.read_rows: list[NDArray[np.int64]] = []
 
     def needed(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
-        return vertices[vertices % 2 == 0]
+        even: NDArray[np.int64] = vertices[vertices % 2 == 0]
+        return even
 
     def read(self, vertices: NDArray[np.int64]) -> Rows:
         assert len(vertices) <= self.most
