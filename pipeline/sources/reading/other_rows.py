@@ -295,12 +295,12 @@ def refuse_footer(file: SourceFile, sample: Sample, ends: tuple[int, int]) -> No
     is_sum = bool(total) and not any(char.isalpha() for word in words if word != total for char in word)
     begin = total if is_sum else next(filter(_NOTE.fullmatch, words), "")
     if begin and rows and others.isdisjoint(words):
-        stated = shell_command("--columns", ",".join(str(end + 1) for end in ends))
+        columns = ",".join(str(end + 1) for end in ends)
         raise bad_line(
             file,
             last.start,
-            f"{begin!r} seems to begin a sum or a note below the table, not an edge; remove the line, or add `{stated}`"
-            " if it is an edge",
+            f"{begin!r} seems to begin a sum or a note below the table, not an edge; remove the line, or add"
+            f" `{shell_command('--columns', columns)}` if it is an edge",
         )
 
 
