@@ -96,9 +96,11 @@ def batch(options: Mapping[str, Any], num_layers: int, rank: RankRows) -> BatchS
     remote = rank.num_vertices - (0 if maps else rank.own)
     memory = 0 if is_stored else options["cache_memory"]
     row_bytes = rank.row_bytes + NUMBER_BYTES * maps
-    # On disk, half of the memory is for two windows of batches, which share most of their rows or contain all rows.
+    # On disk, half of the memory is for two windows of batches, which have no rows that are kept, and for the numbers
+    # of the rows of the next two windows.
     cached = min((memory - memory // 2 * maps) // max(1, row_bytes), remote)
-    windows = min(memory - cached * row_bytes, 2 * rank.num_vertices * row_bytes) if maps else 0
+    of_windows = 2 * (row_bytes + NUMBER_BYTES) * (remote - cached)
+    windows = min(memory - cached * row_bytes, of_windows) if maps else 0
     return BatchSizes(
         rows=rows,
         nonzeros=nonzeros,

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray, member_names, open_array
 from gnnloom.pipeline.sources.reading.files import open_files
@@ -74,6 +73,9 @@ class SparseFeatures(OneArray):
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
         rows = max(1, _BLOCK_VALUES // self.width)
+        # It takes a tenth of a second, also for commands that read no such file.
+        from scipy.sparse import csr_array  # noqa: PLC0415
+
         ends = _Cursor(self.indptr, start)
         before = ends.take(1).astype(np.int64)
         entries: tuple[_Cursor, ...] = ()

@@ -223,6 +223,8 @@ class StatedBatches(Batches[Any], Feed):
         """Take the memory of one range of rows of each layer; as :mod:`gnnloom.trainer.passes.layerwise` does."""
         context, rows, model = self._context, self.rows, self._context.model
         operator = LayeredOperator(context.comm, model.num_layers, context.normalization, context.place)
+        # The rank's vertices in ascending order, and their places.
+        own = self._memory.array((2, rows.own), np.dtype(np.int64))
         for layer, dim in enumerate(model.options.dims[:-1]):
             # A row gathers its own features, and one row for each of its entries.
             count = min(rows.own, max(1, int(GATHERED / dim / (1 + rows.mean_degree))))
@@ -234,17 +236,28 @@ class StatedBatches(Batches[Any], Feed):
             blocks = (self._csr(count, columns, nonzeros),) * (layer + 1) + (later,) * (model.num_layers - layer - 1)
             vertices = np.zeros(columns, np.int64)
             operator.load(LayeredBatch(vertices, blocks, vertices.copy(), np.ones(columns)))
+            # The rows of a range stay until the next range has its rows. Rows arrive from other ranks, and the same
+            # number of rows is sent.
+            remote = columns * (context.comm.size - 1) // context.comm.size
+            moved = [self._memory.tensor((each, dim), model.dtype) for each in (columns, remote, remote)]
             with model.multiplying_by(operator):
                 layer_output(model, context.place.empty((columns, dim), model.dtype), layer)
-            del drawn
+            del drawn, moved
+        del own
 
     @cached_property
     def streamed(self) -> StatedBytes | None:
-        """Bytes of an evaluation from disk; None if there is none, or if it takes a few rows per step."""
+        """Bytes of an evaluation from disk beside the memory of a range of rows; None if there is none."""
         context, rows = self._context, self._context.label_rows
         reads_batches = isinstance(context.given, BatchInputs)
-        if not (reads_batches and isinstance(rows, RowShard) and can_stream(context.model)):
+        if not (reads_batches and isinstance(rows, RowShard)) or context.model.takes_edges:
             return None
+        if not can_stream(context.model):
+            # The outputs of a layer, and of the layer before, are in files of this rank.
+            widths = [0, *context.model.options.dims[1:]]
+            row_bytes = max(map(sum, pairwise(widths))) * context.place.sum_dtype.itemsize
+            files = len(context.labels.split) * row_bytes
+            return StatedBytes(0, temporary=files, mapped=files)
         measured = context.labels.split if context.measured is None else context.measured
         return stated_bytes(context.model, context.source, rows, len(measured))
 
