@@ -50,7 +50,7 @@ def test_the_printed_line_counts_where_ranks_do_not_see_the_folder(monkeypatch: 
     monkeypatch.setattr(launch, "ERROR_FOLDER", "NOBODY_READS_THIS")
     monkeypatch.setenv(ERROR_FOLDER, "/nowhere/else")
     with pytest.raises(InputError, match=r"^first: a line"):
-        launch_program("failing", ["agreed"], 2, 1)
+        launch_program("failing", ["agreed", "quiet"], 2, 1)
 
 
 def test_the_first_error_counts_and_damaged_files_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
