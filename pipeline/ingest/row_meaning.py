@@ -75,7 +75,7 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
     have_ids = bool(first) and not is_matrix and all(cell.isdigit() or is_id(cell) or is_word(cell) for cell in first)
     unlike = _no_ids(table, start + 1) if have_ids and not find_times(first) else ""
     why = f"{titles[1]} has {unlike}" if unlike and (is_unique or is_named) else ""
-    # Two columns of numbers with some in common may be ends, whatever they are called.
+    # Two columns of numbers with some in common may be ends, even if their names do not say so.
     may_be_ends = all(all(map(is_id, column)) for column in cells[:2]) and not others[0].isdisjoint(first)
     is_named_so = any(name.lower() in PARTS or is_label(name) or split_part(name) for name in names[1:])
     if why or has_no_names or (is_named_so and (is_unique or not (is_named or may_be_ends))):
@@ -130,7 +130,7 @@ def _no_ids(table: CellTable, column: int) -> str:
 
 def _name_edges(names: Sequence[str]) -> bool:
     """Whether names of columns are usual for the two ends of an edge."""
-    # A name of a vertex is no other vertex.
+    # The name of a vertex is not another vertex.
     is_own_name = _OWN_NAME.search(names[1]) is not None and _OWN_NAME.search(names[0]) is None
     is_own_name |= any(len(thing) > 1 for thing in columns_by_thing(names[:2]))
     are_ids = all(map(names_ids, names[:2])) and not is_own_name
@@ -169,7 +169,7 @@ def propose(table: CellTable, *, has_ids: bool = False) -> tuple[int | None, dic
     """Numbers of the columns that a table seems to have for the ids and for each option; an id may be missing.
 
     Args:
-        has_ids: the first column has ids, whatever it is called.
+        has_ids: whether the first column has ids, even if its name does not say so.
     """
     start = first_column(table)
     first = shown_cells(table, start)[1]

@@ -129,7 +129,10 @@ def new_metadata(
     rows = chunk_rows or default_chunk_rows(shape, kind)
     chunks = (rows, *(max(1, size) for size in shape[1:]))
     if kind.itemsize * math.prod(chunks) > MOST_CHUNK_BYTES:
-        raise InputError(f"rows of shape {tuple(shape[1:])}, in chunks of more than {MOST_CHUNK_BYTES:,} bytes")
+        raise InputError(
+            f"rows of shape {tuple(shape[1:])}, in chunks of more than {MOST_CHUNK_BYTES:,} bytes, which are not read;"
+            " store fewer columns, or fewer rows in a chunk"
+        )
     return ArrayMetadata(tuple(int(size) for size in shape), chunks, kind, codec, tuple(dims))
 
 

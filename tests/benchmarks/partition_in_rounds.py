@@ -1,4 +1,4 @@
-"""Partitions a stored graph in rounds of tasks, whatever its size, and prints the key and the figures as JSON.
+"""Partitions a stored graph of any size in rounds of tasks, and prints the key and the figures as JSON.
 
 python tests/benchmarks/partition_in_rounds.py CATALOG NAME PARTS
 """

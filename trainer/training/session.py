@@ -13,15 +13,16 @@ from gnnloom.storage.meters import peak_memory
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.models.networks.build import build_model
+from gnnloom.trainer.models.build import build_model
 from gnnloom.trainer.models.networks.model import Inputs, Model
 from gnnloom.trainer.modes.epochs.mode import ModeContext
+from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.passes.evaluation import Source
+from gnnloom.trainer.passes.ranges import SeedsThatFit
 from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 from gnnloom.trainer.tasks.objectives.objective import Objective, StepLoss
-from gnnloom.trainer.training.inference import attach_inference
 from gnnloom.trainer.training.share import Share, read_objective, read_share
 
 
@@ -160,3 +161,33 @@ def open_session(
     if config.model.kind.on_edges:
         attach_inference(session.model, opened, share)
     return session
+
+
+def attach_inference(model: Model, opened: OpenedRun, share: Share, fit: SeedsThatFit | None = None) -> None:
+    """Attach to a model on edges the inference that forms its scores on the whole graph. Communicates nothing.
+
+    Args:
+        fit: see :class:`gnnloom.trainer.modes.epochs.typed_inference.TypedInference`.
+    """
+    # They import numba, which only such models, and modes that sample, load.
+    from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
+    from gnnloom.trainer.models.networks.typed_model import TypedModel  # noqa: PLC0415
+    from gnnloom.trainer.modes.epochs.typed_inference import TypedInference  # noqa: PLC0415
+    from gnnloom.trainer.modes.neighbor import fanouts  # noqa: PLC0415
+    from gnnloom.trainer.passes.edge_inference import WholeInference  # noqa: PLC0415
+
+    config, inputs = opened.config, share.inputs
+    if isinstance(model, TypedModel) and isinstance(inputs, TypedInputs):
+        num_hops = len(fanouts(config.mode.fanout, model.num_layers, on_edges=True))
+        model.inference = TypedInference(inputs, share.operator, model, num_hops, fit)
+    elif isinstance(model, EdgeModel):
+        model.inference = WholeInference(
+            dataset=opened.dataset,
+            inputs=opened.shards.shards.artifact.inputs,
+            operator=share.operator,
+            model=model,
+            normalization=config.model.normalization,
+            # Known once the features are.
+            feature_norm=lambda: inputs.norm,
+            reads_features=config.mode.reads_batches,
+        )

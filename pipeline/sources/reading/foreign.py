@@ -345,7 +345,7 @@ def refuse_foreign(file: SourceFile, begin: bytes) -> None:
         found = foreign.begins is not None and re.match(foreign.begins, begin, re.IGNORECASE)
         is_named = name.endswith(foreign.suffixes) and not is_konect
         if found or is_named or (is_tar and ".tar" in foreign.suffixes):
-            # A name may mislead, unless the bytes are no text.
+            # The name may mislead if the bytes are text.
             may_be_edges = not found and begin.isascii() and b"\0" not in begin
             edges = "; if each line is an edge, add `--format snap`" if may_be_edges else ""
             raise InputError(

@@ -73,7 +73,7 @@ class SparseFeatures(OneArray):
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:  # noqa: ARG002 - there is only one
         rows = max(1, _BLOCK_VALUES // self.width)
-        # It takes a tenth of a second, also for commands that read no such file.
+        # SciPy takes a tenth of a second to import, and few commands read such a file.
         from scipy.sparse import csr_array  # noqa: PLC0415
 
         ends = _Cursor(self.indptr, start)

@@ -32,7 +32,7 @@ class Rows(FeatureView):
 
 
 class Windows(FeatureWindows):
-    """Windows of at most 60 rows, of which the even ones are not in memory."""
+    """Windows of at most 60 rows. Rows with even numbers are not in memory."""
 
     most, row_bytes = 60, 4
 

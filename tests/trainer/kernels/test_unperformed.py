@@ -46,7 +46,7 @@ def test_large_results_have_their_shapes_and_large_operands_keep_their_values() 
     assert (product.shape, product.dtype) == ((ROWS, 5), torch.float32)
     assert (wide.shape, wide.dtype) == ((ROWS, DIM), torch.float64)
     assert torch.equal(given, _given())
-    # Small results are zeros, whatever they would be, but a step is not left out for lack of terms.
+    # Small results are zeros. The sum of all numbers is 1, so that no step is left out for lack of terms.
     assert torch.equal(sums, torch.zeros(DIM))
     assert float(mean) == 0
     assert [(float(each), each.dtype) for each in totals] == [

@@ -43,12 +43,11 @@ from gnnloom.trainer.place.global_generator import seeded
 from gnnloom.trainer.tasks.objectives.masked_loss import MaskedLoss
 from gnnloom.trainer.tasks.objectives.objective import Objective
 from gnnloom.trainer.tasks.objectives.own_functions import OwnFunction
-from gnnloom.trainer.training.inference import attach_inference
 from gnnloom.trainer.training.outputs import predicted_rows
 from gnnloom.trainer.training.rehearsal.rank_rows import most_measured, rank_rows
 from gnnloom.trainer.training.rehearsal.unread import unread
 from gnnloom.trainer.training.rehearsal.unread_rows import UnreadStoredRows
-from gnnloom.trainer.training.session import Session
+from gnnloom.trainer.training.session import Session, attach_inference
 from gnnloom.trainer.training.share import Share, read_objective, read_share
 from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
