@@ -13,8 +13,7 @@ from gnnloom.storage.meters import peak_memory
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.train_config import TrainConfig
-from gnnloom.trainer.models.build import build_model
-from gnnloom.trainer.models.networks.model import Inputs, Model
+from gnnloom.trainer.models.networks.model import Inputs, Model, build_model
 from gnnloom.trainer.modes.epochs.mode import ModeContext
 from gnnloom.trainer.modes.epochs.model_inputs import TypedInputs
 from gnnloom.trainer.operators.operator import Operator

@@ -51,11 +51,12 @@ from gnnloom.storage.option import Option
 from gnnloom.trainer.data.adjacency_scaling import NORMALIZATIONS
 from gnnloom.trainer.kernels.dispatch import Dropout, add_bias, converted, fork, give_up, matrix_sum, rectify
 from gnnloom.trainer.layout.partial_parameters import PartialParameter, columns_of, held, vertex_piece
-from gnnloom.trainer.models.networks.norm import build_norms, unit_rows
+from gnnloom.trainer.models.kind import ModelKind
+from gnnloom.trainer.models.networks.norm import build_norms, share_batch_norms, unit_rows
 from gnnloom.trainer.models.options import ModelOptions
 from gnnloom.trainer.operators.operator import Operator
 from gnnloom.trainer.operators.whole_rows import RecomputedOutput, recomputed_product
-from gnnloom.trainer.place.global_generator import seeded
+from gnnloom.trainer.place.global_generator import Draws, derived_seed, seeded
 from gnnloom.trainer.place.place import Place
 
 
@@ -413,6 +414,22 @@ class Model(nn.Module, ABC):
         if not self.options.bias:
             return None
         return columns_of(biases[layer], self.operator.layout(layer + 1), self.operator.weight_axes)
+
+
+def build_model(kind: ModelKind, operator: Operator, options: ModelOptions, dropout: float, seed: int) -> Model:
+    """A model with weights from a seed, the same on every rank. Communicates nothing.
+
+    torch modules, such as ``nn.Linear``, are created in the dtype of the run.
+
+    Args:
+        dropout: probability of dropping a feature between layers.
+    """
+    place = operator.grid.place
+    # For draws of a class outside `create_parameters`, in its own `__init__`.
+    with place.creating_modules(), seeded(derived_seed(seed, Draws.CREATION)):
+        model: Model = kind.load()(operator, options, Dropout(dropout, seed, place), seed)
+    share_batch_norms(model, lambda: model.operator)
+    return model
 
 
 #: Modules that hold an entry for each layer.
