@@ -9,7 +9,7 @@ one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,12 @@ from gnnloom.trainer.place.arrays import as_array, sum_dtype
 from gnnloom.trainer.place.place import Place
 
 
-def chunk_groups(num_rows: int, chunk: int, most: int) -> Iterator[slice]:
+def chunk_groups(num_rows: int, chunk: int, most: int, place: Place) -> Iterable[slice]:
     """Ranges of rows with up to ``most`` chunks each (at least one), then a range with the rest, less than a chunk."""
+    return place.steps(_chunk_groups(num_rows, chunk, most))
+
+
+def _chunk_groups(num_rows: int, chunk: int, most: int) -> Iterator[slice]:
     whole, step = num_rows // chunk * chunk, chunk * max(1, most)
     for start in range(0, whole, step):
         yield slice(start, min(start + step, whole))
@@ -98,7 +102,7 @@ def widened(matrix: Tensor, dtype: torch.dtype, place: Place) -> Iterator[tuple[
     """Ranges of rows, each with a copy of the rows in another dtype, in memory that the next range overwrites."""
     step = widened_rows(matrix)
     scratch = place.empty((min(step, len(matrix)), matrix.shape[1]), dtype)
-    for start in range(0, len(matrix), step):
+    for start in place.steps(range(0, len(matrix), step)):
         rows = slice(start, min(start + step, len(matrix)))
         yield rows, scratch[: rows.stop - start].copy_(matrix[rows])
 
@@ -111,7 +115,7 @@ def column_sums(matrix: Tensor, place: Place) -> Tensor:
     total = place.zeros(matrix.shape[1:], sum_dtype(matrix.dtype))
     most = max(1, _WIDENED_NUMBERS // max(1, _SUMMED_ROWS * matrix.shape[1]))
     scratch = place.empty((min(most * _SUMMED_ROWS, len(matrix)), matrix.shape[1]), total.dtype)
-    for rows in chunk_groups(len(matrix), _SUMMED_ROWS, most):
+    for rows in chunk_groups(len(matrix), _SUMMED_ROWS, most, place):
         wide = scratch[: rows.stop - rows.start].copy_(matrix[rows])
         add_in_order(total, in_chunks(wide, _SUMMED_ROWS).sum(1), place)
     return total

@@ -78,7 +78,7 @@ def _summed_product(left: Tensor, right: Tensor, place: Place) -> Tensor:
     total = place.zeros(shape, sum_dtype(left.dtype))
     # The threads share the products of a group: waking them takes longer than a single product of a few columns.
     most = min(_MOST_PRODUCTS, _PRODUCT_NUMBERS // max(1, total.numel())) if _multiplies_bfloat16() else 1
-    for rows in chunk_groups(len(left), _SUMMED_ROWS, most):
+    for rows in chunk_groups(len(left), _SUMMED_ROWS, most, place):
         factors = in_chunks(left[rows], _SUMMED_ROWS).transpose(1, 2), in_chunks(right[rows], _SUMMED_ROWS)
         products = place.empty((len(factors[0]), *shape), left.dtype)
         if _multiplies_bfloat16():

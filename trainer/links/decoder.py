@@ -91,7 +91,7 @@ class Decoder(nn.Module, ABC):
         found = self.place.empty((len(source),), source.dtype)
         rows = self.place.zeros((2, _PAIRS, self.dim), source.dtype)
         with torch.no_grad():
-            for start in range(0, len(source), _PAIRS):
+            for start in self.place.steps(range(0, len(source), _PAIRS)):
                 stop = min(start + _PAIRS, len(source))
                 rows[0, : stop - start], rows[1, : stop - start] = source[start:stop], target[start:stop]
                 found[start:stop] = self(rows[0], rows[1])[: stop - start]

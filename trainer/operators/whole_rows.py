@@ -198,7 +198,7 @@ class _Recomputed(torch.autograd.Function):
         ctx.save_for_backward(rows, first, bias, second)
         ctx.given = hidden.mask, hidden.spends, grid
         result = grid.place.empty((len(rows), second.shape[1]), rows.dtype)
-        for part in _parts(rows, first.shape[1]):
+        for part in grid.place.steps(_parts(rows, first.shape[1])):
             formed = _formed(rows[part].detach(), first, bias, _of_rows(hidden.mask, part), grid)
             with grid.comm.traffic.timing(GEMM):
                 matmul(formed, second, grid.place, result[part])
@@ -215,7 +215,7 @@ class _Recomputed(torch.autograd.Function):
         # The existing weights; a layer may have no bias.
         held = {number: each for number, each in enumerate(weights) if each is not None}
         totals = {number: grid.place.zeros(each.shape, each.dtype) for number, each in held.items()}
-        for part in _parts(rows, weights[0].shape[1]):
+        for part in grid.place.steps(_parts(rows, weights[0].shape[1])):
             with torch.enable_grad():
                 given = rows[part].detach().requires_grad_(goes_back)
                 leaves = {number: each.detach().requires_grad_() for number, each in held.items()}

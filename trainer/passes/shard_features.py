@@ -71,6 +71,15 @@ class ShardFeatures:
         for start, stop in self._ranges():
             matrix.write(slice(start, stop), self.rows(start, stop))
 
+    def read_columns(self, columns: slice, matrix: Tensor) -> None:
+        """Write some columns of all rows to a (num_rows, number of columns) matrix, piece by piece.
+
+        Raises:
+            InputError: a feature is not a finite number.
+        """
+        for start, stop in self._ranges():
+            matrix[start:stop] = self.rows(start, stop)[:, columns]
+
     def _ranges(self) -> Iterator[tuple[int, int]]:
         size = _PART_BYTES // max(1, self.dim * self._reader.dtype.itemsize)
         yield from self._place.steps(self._reader.ranges(size))

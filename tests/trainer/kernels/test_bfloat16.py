@@ -66,7 +66,7 @@ def test_bfloat16_is_added_to_float32_without_rounding(num_rows: int) -> None:
 
 @pytest.mark.parametrize(("num_rows", "most"), [(0, 3), (1, 3), (5, 1), (60, 3), (61, 4), (9, 0)])
 def test_groups_of_chunks_cover_every_row_once_and_sums_add_up(num_rows: int, most: int) -> None:
-    groups = list(chunk_groups(num_rows, 5, most))
+    groups = list(chunk_groups(num_rows, 5, most, Place()))
     assert [row for rows in groups for row in range(num_rows)[rows]] == list(range(num_rows))
     matrix, total = torch.arange(num_rows * 3).reshape(num_rows, 3).float(), torch.ones(3)
     for rows in groups:

@@ -86,7 +86,8 @@ def test_wide_features_are_multiplied_within_the_memory_of_an_epoch(tmp_path: Pa
     catalog, wide = Catalog(tmp_path / "catalog"), problem("wide", 20_000, 40_000, symmetric=True)
     replace(wide, feature=np.ones((20_000, 500), np.float32)).store(catalog, 1)
     plan = project_training(_config(catalog, 1, "disk", "plan", dataset="wide"))
-    assert plan.mapped_bytes == 20_000 * 500 * 4
+    # Of the features, there is no copy beside the product.
+    assert plan.mapped_bytes == plan.temporary_bytes == 20_000 * 500 * 4
     assert plan.workspace_memory < plan.mapped_bytes / 2
 
 
@@ -103,6 +104,7 @@ def test_the_plan_counts_them_as_mapped(catalog: Catalog) -> None:
     )
     width = catalog["large"].row_shards(parts=1).num_features
     assert (memory.mapped_bytes, disk.mapped_bytes) == (0, 20_000 * width * 4)
+    assert (memory.temporary_bytes, disk.temporary_bytes) == (0, 20_000 * width * 4)
     assert memory.peak_memory[0] - disk.peak_memory[0] == 20_000 * width * 4
 
 

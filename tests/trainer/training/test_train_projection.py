@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -30,6 +31,7 @@ from gnnloom.storage.runs.run import Run
 from gnnloom.trainer.algorithms.registry import ALGORITHMS
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.trainer.job.launch import launch
+from gnnloom.trainer.kernels.dispatch import Unperformed
 from gnnloom.trainer.models.registry import MODELS
 from gnnloom.trainer.modes.epochs.mode import Mode
 from gnnloom.trainer.modes.epochs.neighbor import NeighborMode
@@ -37,6 +39,7 @@ from gnnloom.trainer.modes.epochs.prepared import PreparedMode
 from gnnloom.trainer.place.threads import num_block_buffers
 from gnnloom.trainer.training.rehearsal.projection import TrainProjection, project_training
 from support.covering import few_of
+from support.edge_files import write_edges
 from support.links import store_links
 from support.mpi import MPI_PYTHON, TESTS
 from support.pair_problems import store_pair_links, store_pairs
@@ -483,3 +486,50 @@ def test_buffers_of_rows_on_disk_are_there_from_the_first_evaluation_on(small: C
 @pytest.mark.parametrize("options", [{"model": "gat"}, {"mode": "neighbor", "batch_size": 100}])
 def test_a_plan_has_the_same_bytes_whatever_this_process_has_loaded(small: Catalog, options: dict[str, Any]) -> None:
     assert project(small, **options) == project(small, **options)
+
+
+#: Runs of which every loop over rows has one turn in a forecast: products, sums of columns, losses of elements, passes.
+LOOPS: dict[str, dict[str, Any]] = {
+    "half": {"precision": "bf16", "recompute": True, "hidden": (256, 256), "inputs": "disk"},
+    "kept-of-features-too": {"precision": "bf16", "model": "sage", "hidden": (256,), "dropout": 0.3},
+    "narrow": {"hidden": (8, 8), "norm": "batch"},
+    "attention": {"precision": "bf16", "model": "gat", "hidden": (64, 64)},
+    "elements": {"precision": "bf16", "model": "sage", "task": "multilabel"},
+}
+
+
+def _counting(seen: list[int], usual: Any) -> Any:
+    def dispatch(*given: Any) -> Any:
+        seen.append(1)
+        return usual(*given)
+
+    return dispatch
+
+
+@pytest.mark.slow
+def test_a_forecast_of_more_rows_takes_no_longer(tmp_path: Path) -> None:
+    """Otherwise, the forecast of a hundred million rows would take half an hour."""
+    operations, cluster = dict[str, list[int]](), InProcessCluster()
+    for num_rows in (40_000, 160_000):
+        catalog, rng = Catalog(tmp_path / str(num_rows)), np.random.default_rng(0)
+        arrays = {"feature": rng.random((num_rows, 16), np.float32), "label": rng.integers(0, 2, (num_rows, 5))}
+        arrays["split"] = rng.integers(0, 4, num_rows).astype(np.uint8)
+        files = {name: str(tmp_path / f"{name}.npy") for name in arrays}
+        for name, array in arrays.items():
+            np.save(files[name], array)
+        edges = write_edges(tmp_path / "edges", *rng.integers(0, num_rows, (2, num_rows)), vertices=num_rows)
+        for name, label in (("class", arrays["label"][:, 0]), ("multilabel", arrays["label"])):
+            np.save(files["label"], label)
+            dataset = catalog.create(name)
+            graph = ingest_graph(dataset, edges, IngestOptions(undirected=True), cluster)
+            ingest_vertices(dataset, open_vertices("files", (), files), cluster)
+            shard_rows(dataset, partition_graph(dataset, graph, PartitionOptions(1, "block"), cluster), cluster)
+        for case, options in LOOPS.items():
+            given = {"dataset": options.get("task", "class"), "run": "plan", "threads": 1, **options}
+            seen = list[int]()
+            with patch.object(Unperformed, "__torch_dispatch__", _counting(seen, Unperformed.__torch_dispatch__)):
+                project_training(TrainConfig.of(catalog=str(catalog.root), **given))
+            operations.setdefault(case, []).append(len(seen))
+    for case, (few, many) in operations.items():
+        # Some operations on few numbers depend on how many there are.
+        assert 0 < many < 1.1 * few, case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -169,38 +170,44 @@ class MappedInputs(FeaturesOnDisk):
         self._folder, self._is_cached = folder, is_cached
 
     def take(self, model: Model) -> Inputs:
-        comm = model.operator.grid.comm
         rows = self._settled(model)
+        with torch.no_grad():
+            kept = self._kept(model, rows) if self._is_cached else None
+        return kept or Inputs(self._copied(model, rows))
+
+    def _copied(self, model: Model, rows: ShardFeatures | None) -> Tensor:
+        """The features in a file."""
         feature = self._mapped(model, "features", (model.operator.layout(0).num_rows, model.options.dims[0]))
         if rows is not None:
-            together(comm, lambda: rows.copy_to(feature))
-        if not self._is_cached:
-            return Inputs(feature.tensor)
-        with torch.no_grad():
-            return self._kept(model, feature)
+            together(model.operator.grid.comm, lambda: rows.copy_to(feature))
+        return feature.tensor
 
-    def _kept(self, model: Model, feature: MappedRows) -> Inputs:
-        """The inputs that the model keeps, made of a range of columns at a time, as wide as the widest hidden layer."""
-        width, of_features = model.options.dims[0], False
-        step, product = max(_LEAST_COLUMNS, *model.options.dims[1:-1]), None
+    def _kept(self, model: Model, rows: ShardFeatures | None) -> Inputs | None:
+        """The inputs that the model keeps, in files; None if it keeps only the features.
+
+        They are made of a range of columns at a time, as wide as the widest hidden layer, which are read from the
+        shard: a copy of all features would take as much of the disk as the product.
+        """
+        place, width, num_rows = model.place, model.options.dims[0], model.operator.layout(0).num_rows
+        step, product, has_own = max(_LEAST_COLUMNS, *model.options.dims[1:-1]), None, False
         for start in range(0, width, step):
             columns = slice(start, min(start + step, width))
-            kept = model.keep(feature.tensor[:, columns])
-            # Some models keep the features themselves.
+            feature = place.empty((num_rows, columns.stop - start), place.feature_dtype)
+            if rows is not None:
+                together(model.operator.grid.comm, partial(rows.read_columns, columns, feature))
+            kept = model.keep(feature)
+            del feature
             if not kept.propagated:
-                break
+                return None
             if product is None:
-                what = "the adjacency times the features"
-                product = self._mapped(model, what, (len(kept.value), width))
+                product = self._mapped(model, "the adjacency times the features", (len(kept.value), width))
             product.write(slice(None), kept.value, columns)
-            of_features = kept.own is not None
+            has_own = kept.own is not None
             # Freed before the next columns need the memory.
             del kept
         if product is None:
-            return Inputs(feature.tensor)
-        # The product was made from them.
-        together(model.operator.grid.comm, feature.check)
-        return Inputs(product.tensor, propagated=True, own=feature.tensor if of_features else None)
+            return None
+        return Inputs(product.tensor, propagated=True, own=self._copied(model, rows) if has_own else None)
 
     def _mapped(self, model: Model, what: str, shape: tuple[int, int]) -> MappedRows:
         """Zeros of the dtype of features, in a file that is checked while it is used. Collective."""

@@ -22,7 +22,7 @@ class _ByElement(MaskedLoss):
         total, step = self.place.zeros((), torch.float64), max(1, _NUMBERS // max(1, scores.shape[1]))
         shape = min(step, len(scores)), scores.shape[1]
         scratch = self.place.empty(shape, scores.dtype), self.place.empty(shape, scores.dtype)
-        for start in range(0, len(scores), step):
+        for start in self.place.steps(range(0, len(scores), step)):
             rows = slice(start, min(start + step, len(scores)))
             some = scores[rows]
             total += self.some_parts(some, rows, (scratch[0][: len(some)], scratch[1][: len(some)]))

@@ -60,7 +60,8 @@ class TrainProjection:
             :func:`gnnloom.trainer.planner.forecast.with_planned_seconds`); None if neither is known.
         seconds: of all epochs that are left, at this rate.
         seconds_from: the name of that run, or the planner's machine profile; None if the time is not known.
-        temporary_bytes: of temporary files, by all ranks, if the evaluation does not fit in memory and runs from disk.
+        temporary_bytes: of temporary files, by all ranks: the model's input with ``--inputs disk``, and an evaluation
+            that does not fit in memory and runs from disk.
     """
 
     dataset: str

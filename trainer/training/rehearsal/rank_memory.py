@@ -80,7 +80,7 @@ class RankMemory:
         others: vertex data, parameters, and whatever is short-lived.
         checkpoint: of the arrays that the rank's part of a checkpoint has.
         mapped: of files that it maps, at a time.
-        temporary: of its temporary files in an evaluation from disk.
+        temporary: of its temporary files, for the model's input on disk and for an evaluation from disk.
         read_shares: what it reads of grid shards: of the entries of one variant, and of the rows of features.
     """
 
@@ -350,7 +350,7 @@ class _Rehearsal:
             others,
             checkpoint,
             self._mapped() + self._streamed.mapped,
-            self._streamed.temporary,
+            self._input_files() + self._streamed.temporary,
             getattr(self.shards.shards, "read_shares", (0.0, 0.0)),
         )
 
@@ -362,18 +362,25 @@ class _Rehearsal:
             self.session.objective.details(self.layout, self.measured, scores)
             self.metrics(scores)
 
-    def _mapped(self) -> int:
-        """Bytes of the uncompressed copies of the graph and of the vertex data, or of the rank's packed rows."""
-        shards, given = self.shards.shards, self.session.share.inputs
-        n = shards.num_vertices
-        if self.types is not None:
-            return self.types.mapped
+    def _input_files(self) -> int:
+        """Bytes of the temporary files of the model's input: packed rows, or what the model keeps of features."""
+        given = self.session.share.inputs
         if isinstance(given, StepInputs):
             return len(given.rows.vertex) * given.rows.width * PACKED.itemsize
-        if self.config.mode.maps_inputs and not self.config.mode.kind.is_sampled:
+        if self.types is None and self.config.mode.maps_inputs and not self.config.mode.kind.is_sampled:
             inputs = self.mode.context.inputs
             # The features stay where the model reads them beside the product.
             return inputs.value.nbytes + (0 if inputs.own is None else inputs.own.nbytes)
+        return 0
+
+    def _mapped(self) -> int:
+        """Bytes of the uncompressed copies of the graph and of the vertex data, or of the model's input."""
+        shards, files = self.shards.shards, self._input_files()
+        n = shards.num_vertices
+        if self.types is not None:
+            return self.types.mapped
+        if files:
+            return files
         if self.feed is None or not self.feed.sizes.maps_graph:
             return 0
         entry = index_dtype(n).itemsize + (np.dtype(self.config.model.dtype).itemsize if shards.weighted else 0)
