@@ -143,9 +143,9 @@ def _row(stage: Stage) -> tuple[str, ...]:
     plan = stage.plan or {}
     seconds = plan.get("seconds")
     memory = plan.get("peak_memory")
-    # Of the training, with the uncompressed copies that it makes, and what an evaluation from disk writes.
-    counted = ("output_bytes", "spill_bytes", "vertex_bytes", "written_bytes", "mapped_bytes", "temporary_bytes")
-    written = sum(plan.get(name, 0) for name in counted)
+    written = sum(plan.get(name, 0) for name in ("output_bytes", "spill_bytes", "vertex_bytes", "written_bytes"))
+    # A training maps most of its temporary files, and the uncompressed copies that it makes.
+    written += max(plan.get(name, 0) for name in ("mapped_bytes", "temporary_bytes"))
     return (
         stage.name,
         f"{stage.used.wall:.1f} s",
