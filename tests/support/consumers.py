@@ -21,6 +21,7 @@ import numpy as np
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.manifest import MANIFEST
 from gnnloom.storage.upkeep.push import LIST as PUSHED_LIST
 from gnnloom.storage.upkeep.push import OBJECTS
 from support.commands import Command, file_digest
@@ -194,7 +195,7 @@ def _content(path: Path, keys: Mapping[str, str]) -> Any:
     """A file's digest; of named arrays, all but times, which differ if a run was removed and trained again.
 
     Of an archive and of a pushed dataset, the digests of the files of the artifacts with these keys: the other files
-    belong to what commands before this one made.
+    belong to what earlier commands made, and manifests state times.
     """
     if path.is_dir():
         files = json.loads((path / PUSHED_LIST).read_bytes())["files"]
@@ -209,8 +210,9 @@ def _content(path: Path, keys: Mapping[str, str]) -> Any:
 
 
 def _is_of(name: str, keys: Mapping[str, str]) -> bool:
-    """Whether a copied file belongs to one of the artifacts with these keys: its name is KIND/KEY/FILE."""
-    return name.count("/") > 1 and name.split("/")[1] in keys.values()
+    """Whether a copied file, KIND/KEY/FILE, belongs to an artifact with one of these keys, and is not its manifest."""
+    _, key, file = [*name.split("/", 2), "", ""][:3]
+    return key in keys.values() and file not in {"", MANIFEST}
 
 
 def _member_digest(archive: tarfile.TarFile, name: str) -> str:
