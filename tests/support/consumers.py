@@ -6,9 +6,11 @@ gave on the catalog before the damage. Anything else is a failure: a *wrong* res
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
+import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +21,9 @@ import numpy as np
 
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import GnnloomError
+from gnnloom.storage.format.manifest import MANIFEST
+from gnnloom.storage.upkeep.push import LIST as PUSHED_LIST
+from gnnloom.storage.upkeep.push import OBJECTS
 from support.commands import Command, file_digest
 
 #: Answers that are right: the result of the undamaged catalog, or one error.
@@ -29,7 +34,7 @@ WRONG = "wrong"
 _LONGEST_SECONDS = 120.0
 #: Entries of what commands print that differ from one run to the next.
 _VOLATILE = re.compile(
-    "seconds|memory|bytes|path|file|time|report|prediction|run_folder|written|out$|threads|reused|ranks"
+    "seconds|memory|bytes|path|file|time|report|prediction|run_folder|written|out$|threads|reused|ranks|url$"
 )
 
 _TRAIN = "--hidden 4 --epochs 2 --threads 1 --seed 3"
@@ -180,18 +185,39 @@ def ask(consumer: Consumer, catalog: Path, dataset: str, folder: Path, keys: Map
     facts: dict[str, Any] = {}
     if code == 0 and consumer.compared:
         made = {name: digest for name, digest in _digests(catalog, dataset).items() if before.get(name) != digest}
-        files = {path.name: _content(path) for path in sorted(out.iterdir()) if path.suffix != ".tar"}
+        files = {path.name: _content(path, keys) for path in sorted(out.iterdir())}
         facts = {"printed": _stable(json.loads(command.output())), "made": made, "files": files}
     names = frozenset(opened.read_text().splitlines()) if opened.exists() else frozenset[str]()
     return Answer(str(command), code, complaint, command.log() + command.output(), facts, names)
 
 
-def _content(path: Path) -> Any:
-    """A file's digest; of named arrays, all but times, which differ if a run was removed and trained again."""
-    if path.suffix != ".npz":
-        return file_digest(path)
-    with np.load(path) as arrays:
-        return {name: arrays[name].tobytes() for name in arrays.files if "seconds" not in name}
+def _content(path: Path, keys: Mapping[str, str]) -> Any:
+    """A file's digest; of named arrays, all but times, which differ if a run was removed and trained again.
+
+    Of an archive and of a pushed dataset, the digests of the files of the artifacts with these keys: the other files
+    belong to what earlier commands made, and manifests state times.
+    """
+    if path.is_dir():
+        files = json.loads((path / PUSHED_LIST).read_bytes())["files"]
+        return {name: file_digest(path / OBJECTS / files[name][0]) for name in files if _is_of(name, keys)}
+    if path.suffix == ".tar":
+        with tarfile.open(path) as archive:
+            return {name: _member_digest(archive, name) for name in archive.getnames() if _is_of(name, keys)}
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            return {name: arrays[name].tobytes() for name in arrays.files if "seconds" not in name}
+    return file_digest(path)
+
+
+def _is_of(name: str, keys: Mapping[str, str]) -> bool:
+    """Whether a copied file, KIND/KEY/FILE, belongs to an artifact with one of these keys, and is not its manifest."""
+    _, key, file = [*name.split("/", 2), "", ""][:3]
+    return key in keys.values() and file not in {"", MANIFEST}
+
+
+def _member_digest(archive: tarfile.TarFile, name: str) -> str:
+    content = archive.extractfile(name)
+    return hashlib.sha256(content.read() if content else b"").hexdigest()
 
 
 def _stable(printed: Any) -> Any:

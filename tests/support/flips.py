@@ -107,7 +107,17 @@ _TRAINED = (
 
 #: What ``--small`` makes and asks.
 _FEW_STAGES = (_STAGES[0], _STAGES[2])
-_FEW_CONSUMERS = {"full", "neighbor", "resume", "predict", "export features", "shard grid", VERIFY.name}
+_FEW_CONSUMERS = {
+    "full",
+    "neighbor",
+    "resume",
+    "predict",
+    "export features",
+    "shard grid",
+    "archive",
+    "push",
+    VERIFY.name,
+}
 
 
 @dataclass
