@@ -316,7 +316,7 @@ class Dataset:
 
     def grid_shards(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> GridShards:
         """Grid shards, found by their parameters (``permutation``, ``grid``, ``seed``)."""
-        from gnnloom.storage.shards.grid_shards import GridShards  # noqa: PLC0415 - imports numba
+        from gnnloom.storage.shards.grid_shards import GridShards  # noqa: PLC0415 - listings do not need it
 
         artifact = self.find("shards", key, layout="grid", **parameters)
         return GridShards(Artifact(artifact.path, counter))
@@ -329,7 +329,7 @@ class Dataset:
         Raises:
             NotFoundError, InputError: as :meth:`find`.
         """
-        from gnnloom.storage.shards.typed_grid_shards import TypedGridShards  # noqa: PLC0415 - imports numba
+        from gnnloom.storage.shards.typed_grid_shards import TypedGridShards  # noqa: PLC0415 - listings do not need it
 
         if not self.fitting("shards"):
             raise NotFoundError(f"dataset {self.name} has no shards{_remedy(self.name, 'shards', {})}")

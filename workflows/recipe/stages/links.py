@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class LinksStage(Prepares[DrawOptions]):
     """Draws the links, and stores the graph without them."""
 
-    name, given_by = "links", "links"
+    given_by = "links"
 
     def key(self, found: RecipeFacts, options: DrawOptions) -> str:
         return links_key(found.keys["graph"], options)

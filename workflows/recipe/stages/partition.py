@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PartitionStage(Prepares[PartitionOptions]):
     """Partitions the vertices, if the shards need a partition."""
 
-    name, given_by = "partition", "partition"
+    given_by = "partition"
 
     def key(self, found: RecipeFacts, options: PartitionOptions) -> str:
         return partition_key(found.read_graph, options, found.cluster.memory)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class SamplesStage(Prepares[SampleOptions]):
     """Draws batches, if the recipe has a number of epochs for them."""
 
-    name, given_by = "samples", "sampled"
+    given_by = "sampled"
 
     def key(self, found: RecipeFacts, options: SampleOptions) -> str:
         # A single rank owns all vertices, so its samples do not depend on a partition.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class ShardsStage(Prepares[ShardsSection]):
     """Writes row shards, or grid shards."""
 
-    name = "shards"
-
     def options(self, found: RecipeFacts) -> ShardsSection | None:
         return found.recipe.shards if found.recipe.makes_shards else None
 
