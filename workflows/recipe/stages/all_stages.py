@@ -25,22 +25,22 @@ class RecipeStages:
     found: RecipeFacts
 
     @property
-    def preparation(self) -> tuple[Stage, ...]:
+    def preparation(self) -> list[tuple[Prepares[Any], Stage]]:
         """The stages before the stages of the ranks."""
-        return tuple(stage for stage in self.stages if isinstance(stage.kind, Prepares))
+        return [(stage.kind, stage) for stage in self.stages if isinstance(stage.kind, Prepares)]
 
     @property
-    def on_ranks(self) -> tuple[Stage, ...]:
+    def on_ranks(self) -> list[tuple[OnRanks[Any], Stage]]:
         """Propagation, training and prediction."""
-        return tuple(stage for stage in self.stages if isinstance(stage.kind, OnRanks))
+        return [(stage.kind, stage) for stage in self.stages if isinstance(stage.kind, OnRanks)]
 
     @property
     def needs_preparation(self) -> bool:
-        return any(not stage.is_done for stage in self.preparation)
+        return any(not stage.is_done for _, stage in self.preparation)
 
     @property
     def needs_ranks(self) -> bool:
-        return any(not stage.is_done for stage in self.on_ranks)
+        return any(not stage.is_done for _, stage in self.on_ranks)
 
     def within(self, first: str | None, last: str | None) -> RecipeStages:
         """Keep the stages from ``first`` to ``last``.
