@@ -1,7 +1,8 @@
 """The stages of a recipe, one file each: the key of its result, whether it is done, how it runs, and its needs.
 
 To add a stage, write a :class:`~gnnloom.workflows.recipe.stages.stage.RecipeStage` in its own file, and add its place
-here. Imports no planning code, which is slow to load; stages get plans as arguments.
+here. The options and the key of a stage are known without its implementation: the methods that run it, or count its
+needs, import the code for that.
 """
 
 from __future__ import annotations
