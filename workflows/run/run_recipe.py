@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
+from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.run import Run
@@ -34,8 +35,8 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Recipe
         The requested stages, as they were before.
 
     Raises:
-        GnnloomError: the recipe or its input cannot be used, the vertex data do not fit the training, or a stage
-            failed; on the ranks of a job a CollectiveError, raised on every rank.
+        GnnloomError: the recipe or its input cannot be used, or a stage failed; on the ranks of a job a
+            CollectiveError, raised on every rank.
         StoppedError: the work was asked to stop; finished work is kept.
     """
     # Every rank reads the recipe itself. Only the state of the stages, which may change meanwhile, is sent.
@@ -43,19 +44,16 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Recipe
     done = ranks.on_first(lambda: [stage.is_done for stage in checked.stages])
     known = zip(checked.stages, done, strict=True)
     requested = replace(checked, stages=tuple(replace(stage, is_done=is_done) for stage, is_done in known))
-    recipe = requested.found.recipe
 
-    def prepare(options: ClusterOptions) -> None:
+    def work(options: ClusterOptions) -> None:
         # Interrupted only inside the cluster, which must be closed properly: that ends the other ranks' part.
         with open_cluster(options) as cluster, display.phases(), ranks.working_for_all():
-            dataset = Catalog(recipe.catalog).create(recipe.dataset.name)
-            for kind, stage in _undone(requested.preparation):
-                kind.prepare(requested.found, stage.options, dataset, cluster)
+            prepare(requested, cluster)
 
     if requested.needs_preparation:
         with cluster_of_ranks(ranks, requested.found) as options:
             # Ranks that have served sleep until the client is done; a failure of the client is raised on all ranks.
-            ranks.agree(lambda: None if options is None else prepare(options))
+            ranks.agree(lambda: None if options is None else work(options))
     for kind, stage in _undone(requested.on_ranks):
         kind.run(requested.found, stage.options, ranks, display)
     if any(stage.name == "predict" for stage in requested.stages):
@@ -83,6 +81,18 @@ def _undone(stages: Iterable[tuple[Kind, Stage]]) -> Iterator[tuple[Kind, Stage]
         logger.info("%s: begins", stage.name)
         yield kind, stage
         logger.info("%s: done in %.1f s (%s)", stage.name, time.perf_counter() - started, stage.key)
+
+
+def prepare(requested: RecipeStages, cluster: Cluster) -> None:
+    """Run the unfinished stages that come before the stages of the ranks.
+
+    Raises:
+        GnnloomError: a stage failed, or the vertex data do not fit the training.
+    """
+    recipe = requested.found.recipe
+    dataset = Catalog(recipe.catalog).create(recipe.dataset.name)
+    for kind, stage in _undone(requested.preparation):
+        kind.prepare(requested.found, stage.options, dataset, cluster)
 
 
 def summary(requested: RecipeStages) -> dict[str, Any]:
