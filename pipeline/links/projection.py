@@ -22,10 +22,16 @@ from gnnloom.pipeline.links.hard_stage import (
     neighbors_plan,
     vertices_of,
 )
-from gnnloom.pipeline.links.link_keys import links_key, message_key
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART, RECIPROCAL_TOGETHER, DrawOptions, HardOptions
+from gnnloom.pipeline.links.options import (
+    RECIPROCAL_APART,
+    RECIPROCAL_TOGETHER,
+    DrawOptions,
+    HardOptions,
+    links_key,
+    message_key,
+)
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.reciprocity import reverse_plan
 from gnnloom.pipeline.links.stage import held_out_splits, times_of

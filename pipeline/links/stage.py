@@ -13,10 +13,9 @@ from gnnloom.pipeline.links.baselines import BaselinePlan
 from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_plans
 from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookupPlan
-from gnnloom.pipeline.links.link_keys import link_inputs
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions, link_inputs
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.reciprocity import Reciprocity, choose_directions, find_reciprocity, reciprocity_facts
 from gnnloom.pipeline.links.thresholds import find_thresholds

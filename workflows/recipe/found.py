@@ -11,7 +11,7 @@ from typing import Any
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices, of_each_type
 from gnnloom.pipeline.ingest.vertices import vertices_key
-from gnnloom.pipeline.links.link_keys import kept_graph_key, message_key
+from gnnloom.pipeline.links.options import kept_graph_key, message_key
 from gnnloom.pipeline.matrix_sort.reverses import reverses_key
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError

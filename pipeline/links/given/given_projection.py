@@ -12,10 +12,9 @@ from gnnloom.pipeline.links.edge_keys import EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookupPlan
 from gnnloom.pipeline.links.given.given_ids import GivenLists, GivenPlan, counting_phase
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
-from gnnloom.pipeline.links.link_keys import message_key
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, message_key
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.projection import (
     STATED,

@@ -22,9 +22,8 @@ from gnnloom.pipeline.links.given.given_stage import (
     warn_of_missing_negatives,
     write_lists,
 )
-from gnnloom.pipeline.links.link_keys import kept_graph_key
 from gnnloom.pipeline.links.negative_pools import loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, kept_graph_key
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.relation.leaks import warn_of_reverses
 from gnnloom.pipeline.links.relation.stage import make_kept_graph, relation_facts

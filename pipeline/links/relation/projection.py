@@ -12,9 +12,8 @@ from gnnloom.pipeline.links.drawn_pairs import KEY_ORDER, split_phase, split_pla
 from gnnloom.pipeline.links.edge_keys import EdgeKeys, can_have_loops
 from gnnloom.pipeline.links.given.given_ids import GivenLists, GivenPlan, counting_phase
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
-from gnnloom.pipeline.links.link_keys import kept_graph_key, relation_links_key
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.options import DrawOptions, kept_graph_key, relation_links_key
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.projection import STATED, LinkProjection, round_phases, stated_records
 from gnnloom.pipeline.links.relation.given import check_given, ends_of, given_message_key, lookup_of, rest_arrays

@@ -15,8 +15,7 @@ from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.table import parse_relations
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
-from gnnloom.pipeline.links.link_keys import kept_graph_key, relation_links_key
-from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions, kept_graph_key, relation_links_key
 from gnnloom.pipeline.links.relation import leaks
 from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.projection import project_relation_links

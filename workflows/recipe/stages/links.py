@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.pipeline.links.link_keys import links_key, relation_links_key
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.options import DrawOptions, links_key, relation_links_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.catalog import Dataset
