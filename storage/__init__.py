@@ -1,6 +1,6 @@
 """Datasets on disk and every way to read them; this file exports the public API.
 
-Imports NumPy, Zarr and numba, and no other part of gnnloom. Zarr and numba are imported only where arrays are written
+Imports NumPy, Zarr and numba, and no other part of gnnloom. Zarr and numba are imported only when arrays are written
 or computed with, so that a listing does not wait for them. From bottom to top, each room imports only those before it:
 ``errors``, ``meters``, ``kernel_cache``, ``kernels`` and ``descriptors``; ``format`` and ``matrix``, which do not
 import each other; ``artifacts``; ``catalog``; ``runs``; ``checks`` and ``sampling``; ``upkeep``; ``public``. A new kind

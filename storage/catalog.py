@@ -17,10 +17,8 @@ from gnnloom.storage.artifacts.graph import Graph, refuse_types
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.propagated import Propagated
-from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph, VertexType
-from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.disk.files import MAPPED, refuse_link, tree_bytes, user_path, write_json
 from gnnloom.storage.disk.groups import METADATA, group_metadata, read_group
@@ -30,14 +28,17 @@ from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, Gnnlo
 from gnnloom.storage.format.arrays import ReadCounter
 from gnnloom.storage.format.artifact import WORK, Artifact
 from gnnloom.storage.format.schema import FORMAT_VERSION, SCHEMAS, TYPED_VERSION, VERSION_ENTRY, check_version
-from gnnloom.storage.shards.row_shards import RowShards
-from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 from gnnloom.storage.wording import did_you_mean, printable, shell_command, shortened
 
+# A listing needs no shards and no samples, so methods import their classes.
 if TYPE_CHECKING:
+    from gnnloom.storage.artifacts.samples import Samples
+    from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
     from gnnloom.storage.shards.grid_shards import GridShards
+    from gnnloom.storage.shards.row_shards import RowShards
     from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
+    from gnnloom.storage.shards.typed_row_shards import TypedRowShards
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: Number of artifacts that an error lists.
@@ -298,6 +299,8 @@ class Dataset:
         self, parts: int | None = None, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
     ) -> RowShards:
         """Row shards for ``parts`` ranks."""
+        from gnnloom.storage.shards.row_shards import RowShards  # noqa: PLC0415
+
         artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
         return RowShards(Artifact(artifact.path, counter))
 
@@ -309,6 +312,8 @@ class Dataset:
         Raises:
             NotFoundError, InputError: as :meth:`find`.
         """
+        from gnnloom.storage.shards.typed_row_shards import TypedRowShards  # noqa: PLC0415
+
         if not self.fitting("shards"):
             raise NotFoundError(f"dataset {self.name} has no shards{_remedy(self.name, 'shards', {'parts': parts})}")
         artifact = self.find("shards", key, layout="row", parts=parts, **parameters)
@@ -316,7 +321,7 @@ class Dataset:
 
     def grid_shards(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> GridShards:
         """Grid shards, found by their parameters (``permutation``, ``grid``, ``seed``)."""
-        from gnnloom.storage.shards.grid_shards import GridShards  # noqa: PLC0415 - imports numba
+        from gnnloom.storage.shards.grid_shards import GridShards  # noqa: PLC0415
 
         artifact = self.find("shards", key, layout="grid", **parameters)
         return GridShards(Artifact(artifact.path, counter))
@@ -329,7 +334,7 @@ class Dataset:
         Raises:
             NotFoundError, InputError: as :meth:`find`.
         """
-        from gnnloom.storage.shards.typed_grid_shards import TypedGridShards  # noqa: PLC0415 - imports numba
+        from gnnloom.storage.shards.typed_grid_shards import TypedGridShards  # noqa: PLC0415
 
         if not self.fitting("shards"):
             raise NotFoundError(f"dataset {self.name} has no shards{_remedy(self.name, 'shards', {})}")
@@ -338,6 +343,8 @@ class Dataset:
 
     def samples(self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any) -> Samples:
         """Samples on disk, found by their parameters (``ranks``, ``batch_size``, ``seed``, ...)."""
+        from gnnloom.storage.artifacts.samples import Samples  # noqa: PLC0415
+
         artifact = self.find("samples", key, **parameters)
         return Samples(Artifact(artifact.path, counter))
 
@@ -345,6 +352,8 @@ class Dataset:
         self, key: str | None = None, counter: ReadCounter | None = None, **parameters: Any
     ) -> TypedSamples:
         """Samples of a graph with types, found by their parameters (``of_type``, ``ranks``, ``seed``, ...)."""
+        from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples  # noqa: PLC0415
+
         artifact = self.find("samples", key, **parameters)
         return TypedSamples(Artifact(artifact.path, counter))
 

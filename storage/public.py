@@ -18,7 +18,7 @@ from gnnloom.storage.upkeep.removal import remove_artifact
 if TYPE_CHECKING:
     from gnnloom.storage.checks.verify import Finding
 
-# Imported when they are used: `upkeep.archive`, which loads pyarrow, and `checks.verify`, which loads numba and Zarr.
+# Imported when they are used: `upkeep.archive`, which loads pyarrow, and `checks.verify`, which loads Zarr.
 
 
 class Dataset(BaseDataset):

@@ -28,7 +28,7 @@ _ALL_PROCESSES: Final = "pid:[4026531836]"
 _Identity = tuple[int, int]
 
 
-def remove_abandoned(shared: Path = SHARED_MEMORY) -> list[Path]:
+def remove_abandoned() -> list[Path]:
     """Remove files of this user in shared memory whose owner is provably gone.
 
     Removes nothing inside a container with processes of its own, or if a process of this user cannot be looked at:
@@ -39,7 +39,7 @@ def remove_abandoned(shared: Path = SHARED_MEMORY) -> list[Path]:
     """
     if not _sees_all_processes():
         return []
-    unused, is_complete = _unused(own_files(shared, (*SEGMENTS, *SEMAPHORES)))
+    unused, is_complete = _unused(own_files(SHARED_MEMORY, (*SEGMENTS, *SEMAPHORES)))
     left = unused if is_complete else []
     for path in left:
         path.unlink(missing_ok=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles, OpenLane, writable
@@ -34,6 +33,7 @@ from gnnloom.pipeline.external_sort.radix import (
     unique_keys,
 )
 from gnnloom.pipeline.external_sort.spill import BUCKET_BITS, decode_entries, gather_units, value_dtype
+from gnnloom.storage.kernels import kernel
 
 
 @dataclass(frozen=True)
@@ -428,14 +428,14 @@ def grouped(sizes: NDArray[np.int64], limit: int) -> Iterator[tuple[int, int]]:
         yield start, len(sizes)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_keys(keys: Keys, first_key: int, shift: int, counts: NDArray[np.int64]) -> None:
     # The bucket is the distance from the first key, so a range that begins anywhere has no empty buckets in front.
     for k in range(keys.size):
         counts[np.intp((keys[k] - np.uint64(first_key)) >> np.uint64(shift))] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter_keys(
     keys: Keys,
     weights: Weights,
@@ -455,7 +455,7 @@ def _scatter_keys(
             out_weights[target] = weights[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _merge_all(
     keys: Keys,
     weights: Weights,

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.kernels import copy_elements
+from gnnloom.storage.kernels import copy_elements, kernel
 
 # Unsigned, so that a shift brings in zeros. Kernels cast every operand to uint64: Numba computes sums and differences
 # of a signed and an unsigned integer in float64, which would lose the low bits.
@@ -57,7 +56,7 @@ def sort_few(keys: Keys, weights: NDArray[Any]) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bit_length(value: np.uint64) -> int:
     """Number of bits that ``value`` needs; 0 for 0."""
     bits = 0
@@ -67,7 +66,7 @@ def bit_length(value: np.uint64) -> int:
     return bits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter(
     keys: Keys,
     weights: Weights,
@@ -98,7 +97,7 @@ def _scatter(
             position[digit] = target + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _starts(counts: NDArray[np.int64], position: NDArray[np.int64]) -> None:
     """Exclusive prefix sums of ``counts``."""
     total = 0
@@ -107,7 +106,7 @@ def _starts(counts: NDArray[np.int64], position: NDArray[np.int64]) -> None:
         total += counts[digit]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort_digits(
     keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Weights, bits: int, counts: NDArray[np.int64]
 ) -> bool:
@@ -143,7 +142,7 @@ def _sort_digits(
     return swapped
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _insertion_sort(keys: Keys, weights: Weights) -> None:
     for k in range(1, keys.size):
         key = keys[k]
@@ -163,7 +162,7 @@ def _insertion_sort(keys: Keys, weights: Weights) -> None:
             weights[target] = weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Weights, bits: int) -> None:
     """Sort keys that differ in their lowest ``bits`` bits only, in place and stably.
 
@@ -214,7 +213,7 @@ def sort_keys(keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Wei
         start = stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_buckets(
     keys: Keys, weights: Weights, spare_keys: Keys, spare_weights: Weights, sizes: NDArray[np.int64], bits: int
 ) -> None:
@@ -246,7 +245,7 @@ def sort_buckets(
         start = stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unique_keys(keys: Keys) -> int:
     """Move the distinct keys of a sorted array, (num_keys,) uint64, to its front; return how many there are."""
     if keys.size == 0:
@@ -260,7 +259,7 @@ def unique_keys(keys: Keys) -> int:
     return kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_weight(partials: NDArray[np.float64], count: int, weight: float, mode: int) -> int:
     """Merge the weight of one more equal key into the weight of the earlier ones.
 
@@ -299,7 +298,7 @@ def merge_weight(partials: NDArray[np.float64], count: int, weight: float, mode:
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merged_weight(partials: NDArray[np.float64], count: int) -> float:
     """The number that is closest to the sum of some partials, as ``math.fsum`` rounds it."""
     total: float = partials[count - 1]
@@ -317,7 +316,7 @@ def merged_weight(partials: NDArray[np.float64], count: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
     """Like :func:`unique_keys`, and merge the weights, (num_keys,) floats, of equal keys in their order.
 
@@ -342,7 +341,7 @@ def merge_equal_keys(keys: Keys, weights: Weights, mode: int) -> int:
     return kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_directions(keys: Keys, weights: Weights) -> tuple[int, int]:
     """Drop the lowest bit of distinct ascending keys, and make one key of two that differ in it only.
 

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import LaneWriter, OpenLane
-from gnnloom.storage.kernels import copy_elements
+from gnnloom.storage.kernels import copy_elements, kernel
 
 #: log2 of the most buckets in a spill file, and of the most row units of a graph. Pass 1 writes to that many positions
 #: at a time; with many more, most writes would miss the caches.
@@ -176,7 +175,7 @@ class SpillFile:
         return offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode_entries(
     low: NDArray[np.uint32],
     high: NDArray[Any],
@@ -216,7 +215,7 @@ def decode_entries(
         k = stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_units(
     low: NDArray[np.uint32],
     high: NDArray[Any],
@@ -264,7 +263,7 @@ def gather_units(
         bucket += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _decode_bucket(
     low: NDArray[np.uint32],
     high: NDArray[Any],

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
@@ -41,7 +40,7 @@ from gnnloom.storage.artifacts.whole_graph import map_whole_graph
 from gnnloom.storage.format.array_record import ArrayRecord
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.kernels import count_below, read_only
+from gnnloom.storage.kernels import count_below, kernel, read_only
 from gnnloom.storage.matrix.csr import CSR
 
 #: The phase whose result is not part of the links.
@@ -348,13 +347,13 @@ def _part(record: ArrayRecord, start: int, stop: int) -> ArrayRecord:
     return ArrayRecord(record.path, record.shape, record.dtype, record.dims, pieces)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def entries_of(indptr: NDArray[np.int64], row: int) -> tuple[int, int]:
     """First and last (exclusive) position of a row's entries; none of a row that a matrix does not have."""
     return (indptr[row], indptr[row + 1]) if 0 <= row < len(indptr) - 1 else (0, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def near(lists: NeighborLists, vertex: int) -> tuple[int, int, int, int]:
     """First and last (exclusive) position of a vertex's entries in both matrices, as :func:`next_entry` takes them."""
     at, end = entries_of(lists.indptr, vertex - lists.first_target)
@@ -362,7 +361,7 @@ def near(lists: NeighborLists, vertex: int) -> tuple[int, int, int, int]:
     return at, end, other, other_end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def num_neighbors(lists: NeighborLists, vertex: int) -> int:
     """Neighbors of a vertex."""
     if len(lists.counts):
@@ -370,7 +369,7 @@ def num_neighbors(lists: NeighborLists, vertex: int) -> int:
     return int(lists.indptr[vertex + 1] - lists.indptr[vertex] - lists.loop[vertex])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_entry(lists: NeighborLists, at: int, end: int, other: int, other_end: int) -> tuple[int, int, int]:
     """The smallest id of a range of each matrix, and the positions after it; one of the ranges is not empty."""
     indices, other_indices, first = lists.indices, lists.other_indices, lists.first_target
@@ -386,7 +385,7 @@ def next_entry(lists: NeighborLists, at: int, end: int, other: int, other_end: i
     return vertex, at, other
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(first: int, lists: NeighborLists, out: NDArray[np.int64]) -> None:
     """Count the different vertices in a row of a matrix and of its transpose, without the row's own."""
     for k in range(len(out)):
@@ -398,7 +397,7 @@ def _count(first: int, lists: NeighborLists, out: NDArray[np.int64]) -> None:
         out[k] = count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score(
     source: NDArray[np.int64], target: NDArray[np.int64], lists: NeighborLists, out: NDArray[np.float64]
 ) -> None:

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.links.options import MOST_CLASS
@@ -27,6 +26,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import TIME_BYTES
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.ticks import date_of
@@ -294,7 +294,7 @@ def pair_keys(stream: np.uint64, source: NDArray[np.int64], target: NDArray[np.i
     return keys
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_keys(
     stream: np.uint64, source: NDArray[np.int64], target: NDArray[np.int64], out: NDArray[np.uint64]
 ) -> None:
@@ -304,7 +304,7 @@ def _fill_keys(
         out[k] = mix(own + (np.uint64(target[k]) + np.uint64(1)) * GOLDEN)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pairs(
     first_row: int,
     pointers: NDArray[np.int64],

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.links.baselines import (
@@ -45,6 +44,7 @@ from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import write_rows
 from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.shards.known_pairs import partners_in_pairs
 from gnnloom.storage.wording import counted
@@ -130,13 +130,13 @@ def write_hard(task: HardTask) -> int:
     return len(pairs)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stream_of(stream: np.uint64, number: np.uint64) -> np.uint64:
     """Key of the stream of an end: 2 k of the target, and 2 k + 1 of the source, of pair k."""
     return mix(stream + (number + np.uint64(1)) * GOLDEN)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ties(stream: np.uint64, vertices: NDArray[np.int64]) -> NDArray[np.uint64]:
     """(num_vertices,) uint64 random numbers of vertices."""
     out = np.empty(len(vertices), np.uint64)
@@ -224,7 +224,7 @@ def ranks_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     return ranks
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _allocate(vertex: int, lists: NeighborLists, out: NDArray[np.float64]) -> None:
     """Add the resource allocation of a vertex with all others: through each neighbor, 1 over its neighbors."""
     at, end, other, other_end = near(lists, vertex)
@@ -234,7 +234,7 @@ def _allocate(vertex: int, lists: NeighborLists, out: NDArray[np.float64]) -> No
             _share(middle, 1.0, lists, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _divide(amount: NDArray[np.float64], lists: NeighborLists, out: NDArray[np.float64]) -> None:
     """Divide the amount of each vertex equally among its neighbors."""
     for vertex in range(len(amount)):
@@ -242,7 +242,7 @@ def _divide(amount: NDArray[np.float64], lists: NeighborLists, out: NDArray[np.f
             _share(vertex, amount[vertex], lists, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _share(vertex: int, amount: float, lists: NeighborLists, out: NDArray[np.float64]) -> None:
     """Add an equal share of an amount to each neighbor of a vertex."""
     share = amount / num_neighbors(lists, vertex)
@@ -253,7 +253,7 @@ def _share(vertex: int, amount: float, lists: NeighborLists, out: NDArray[np.flo
             out[found] += share
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _push(
     vertex: int,
     lists: NeighborLists,
@@ -316,7 +316,7 @@ def by_rows(
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lengths(feature: NDArray[Any]) -> NDArray[np.float64]:
     """(num_vertices,) float64 lengths of the rows of features."""
     out = np.empty(len(feature), np.float64)
@@ -328,7 +328,7 @@ def lengths(feature: NDArray[Any]) -> NDArray[np.float64]:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cosines(
     feature: NDArray[Any], norm: NDArray[np.float64], own: NDArray[np.float64], own_norm: float
 ) -> NDArray[np.float64]:

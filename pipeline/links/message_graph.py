@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
@@ -33,7 +32,7 @@ from gnnloom.storage.errors import BudgetError
 from gnnloom.storage.format.array_metadata import DEFAULT_CODEC
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, create_array, write_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.kernels import count_at_most, count_below
+from gnnloom.storage.kernels import count_at_most, count_below, kernel
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
 
@@ -203,7 +202,7 @@ def _by_row(held: SectionRows, num_vertices: int) -> tuple[NDArray[np.int64], ND
     return offsets, keys % num_vertices
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_columns(
     pointers: NDArray[np.int64],
     start: int,

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
@@ -34,6 +33,7 @@ from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.artifact import ArtifactWriter
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.shards.block_ranges import RANGE_BYTES, row_ranges
@@ -189,7 +189,7 @@ def _entries(matrix: BlockMatrix, block: int, scratch: Scratch) -> Iterator[_Ent
             yield _Entries(span.first, span.pointers, start, columns.read(start, stop))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _number(stream: np.uint64, k: int, num_pairs: int, non_edges: int) -> int:
     """Number of pair k of a pool among all pairs that are not edges."""
     size, total, place = np.uint64(num_pairs), np.uint64(non_edges), np.uint64(k)
@@ -204,7 +204,7 @@ def _number(stream: np.uint64, k: int, num_pairs: int, non_edges: int) -> int:
     return int(place * (total // size) + within // size + (place * (total % size) + within % size) // size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw(
     cursor: NDArray[np.int64],
     stream: np.uint64,

@@ -24,10 +24,17 @@ from gnnloom.pipeline.links.hard_stage import (
 )
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import POOLED_SPLITS, PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART, RECIPROCAL_TOGETHER, DrawOptions, HardOptions
+from gnnloom.pipeline.links.options import (
+    RECIPROCAL_APART,
+    RECIPROCAL_TOGETHER,
+    DrawOptions,
+    HardOptions,
+    links_key,
+    message_key,
+)
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.reciprocity import reverse_plan
-from gnnloom.pipeline.links.stage import held_out_splits, links_key, message_key, times_of
+from gnnloom.pipeline.links.stage import held_out_splits, times_of
 from gnnloom.pipeline.links.thresholds import ROUND_BITS, round_plan
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY

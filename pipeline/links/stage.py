@@ -15,7 +15,7 @@ from gnnloom.pipeline.links.edge_keys import Directions, EdgeKeys
 from gnnloom.pipeline.links.edge_lookup import LookupPlan
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, DrawOptions, link_inputs
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.reciprocity import Reciprocity, choose_directions, find_reciprocity, reciprocity_facts
 from gnnloom.pipeline.links.thresholds import find_thresholds
@@ -32,7 +32,7 @@ from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import parsing, read_json, reading_work, write_json
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import LINK_SPLITS
 from gnnloom.storage.format.task_record import merge_pieces
 from gnnloom.storage.matrix.random_numbers import stream_key
@@ -85,21 +85,6 @@ def draw_links(dataset: Dataset, graph: Graph, options: DrawOptions, cluster: Cl
         with discarding(writer):
             written = _draw(dataset, writer, graph, times_of(dataset, graph, options), options, cluster)
         return publish(dataset, graph, writer, written, cluster)
-
-
-def links_key(graph_key: str, options: DrawOptions) -> str:
-    """The key of the artifact that :func:`draw_links` makes or finds."""
-    return artifact_key("links", options.parameters, link_inputs(graph_key, options))
-
-
-def link_inputs(graph_key: str, options: DrawOptions) -> dict[str, str]:
-    """The artifacts that links are drawn from."""
-    return {"graph": graph_key, **({"times": options.times} if options.times not in {None, graph_key} else {})}
-
-
-def message_key(graph_key: str, links_key: str) -> str:
-    """The key of the graph without the edges that these links hold out."""
-    return artifact_key("graph", {}, {"graph": graph_key, "links": links_key})
 
 
 def times_of(dataset: Dataset, graph: Graph, options: DrawOptions) -> Graph | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import (
@@ -34,6 +33,7 @@ from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import BudgetError, InputError
 from gnnloom.storage.format.arrays import CHUNK_BYTES, ArrayReader, ArrayRecord, write_rows
 from gnnloom.storage.format.artifact import ArtifactWriter, TaskOutput
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import TIME_BYTES, index_dtype
 from gnnloom.storage.matrix.fingerprint import asymmetry
 from gnnloom.storage.matrix.ranges import Span
@@ -280,7 +280,7 @@ def _ranges(task: BlockTask, num_rows: int, capacity: int, files: OpenFiles) -> 
         yield KeyRange(first_key, last_key, [rows.segment(start, stop) for rows in found], units)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _emit(
     keys: NDArray[np.uint64],
     weights: NDArray[np.floating[Any]],

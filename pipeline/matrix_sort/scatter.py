@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, LaneWriter, writable
@@ -18,6 +17,7 @@ from gnnloom.pipeline.tasks.memory import gathered_memory
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.disk.work_folder import Scratch
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import WEIGHT_BYTES
 from gnnloom.storage.meters import Done
 
@@ -201,7 +201,7 @@ def _checked_bounds(chunks: list[EdgeChunk]) -> tuple[int, int]:
     return int(lowest), int(highest)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _id_bounds(source: NDArray[np.int64], target: NDArray[np.int64]) -> tuple[int, int]:
     """Lowest and highest id of at least one edge."""
     low, high = source[0], source[0]
@@ -211,7 +211,7 @@ def _id_bounds(source: NDArray[np.int64], target: NDArray[np.int64]) -> tuple[in
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_rows(
     source: NDArray[np.int64],
     target: NDArray[np.int64],
@@ -235,7 +235,7 @@ def _count_rows(
     return self_loops
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter_edges(
     source: NDArray[np.int64],
     target: NDArray[np.int64],

@@ -38,6 +38,6 @@ def cover_refinement_memory(num_vertices: int, nnz: int, parts: int, *, is_symme
 
 def most_changes(parts: int, sides: int) -> int:
     """The most changes of a move: a path in each pair of parts that it leaves or joins, with two changes a step."""
-    from gnnloom.pipeline.partition.model.cover_moves import PATH_ENTRIES  # noqa: PLC0415 - imports numba
+    from gnnloom.pipeline.partition.model.cover_moves import PATH_ENTRIES  # noqa: PLC0415 - options need no moves
 
     return 4 * sides * parts * (PATH_ENTRIES + 3)

@@ -20,6 +20,7 @@ from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import artifact_key
 from gnnloom.storage.option import Group, option, parse_named
 from gnnloom.storage.samplers.kind import BATCHES
 
@@ -206,3 +207,12 @@ def own_options(settings: PartitionSettings) -> dict[str, Any]:
         "method_options", settings.method_options, known, f"none: method {settings.method} has no options of its own"
     )
     return {name: option.default for name, option in known.items()} | given
+
+
+def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:
+    """The key of the artifact that :func:`partition_graph` makes or finds.
+
+    Args:
+        memory: bytes that a worker may use; part of the key only if the method's parts depend on it.
+    """
+    return artifact_key("partition", options.parameters(memory), {"graph": graph_key})

@@ -16,7 +16,7 @@ from gnnloom.pipeline.matrix_sort.union import union_graph
 from gnnloom.pipeline.partition.cover_refinement import check_cover_memory, refine_cover
 from gnnloom.pipeline.partition.measure.quality import MeasurePlan, record_quality
 from gnnloom.pipeline.partition.native.guard import check_part
-from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions, partition_key
 from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, LevelSteps, Partitioner, PartitionProblem
 from gnnloom.pipeline.partition.replication import Replication, choose_replicated
 from gnnloom.pipeline.partition.settings import AUTO, EXCHANGES, check_parts
@@ -29,7 +29,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.artifacts.typed.union import BOTH, FORWARD, UnionSpec, least_entries
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.format.arrays import ArrayReader, create_array, default_chunk_rows, write_rows
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.memory_map import create_part_vector, map_part_vector
 from gnnloom.storage.meters import one_step
 
@@ -112,15 +112,6 @@ def partitioned_matrix(
         # Before the union is made, which may take longer than the partition.
         check(options, graph.num_vertices, least_entries(graph, spec), is_symmetric=spec.is_symmetric)
     return union_graph(dataset, graph, spec, cluster), replication
-
-
-def partition_key(graph_key: str, options: PartitionOptions, memory: int) -> str:
-    """The key of the artifact that :func:`partition_graph` makes or finds.
-
-    Args:
-        memory: bytes that a worker may use; part of the key only if the method's parts depend on it.
-    """
-    return artifact_key("partition", options.parameters(memory), {"graph": graph_key})
 
 
 def _make_part(problem: PartitionProblem, partitioner: Partitioner) -> None:

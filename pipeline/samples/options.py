@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, Final
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.format.artifact import artifact_key
+from gnnloom.storage.format.schema import FORMAT_VERSION, TYPED_VERSION
 from gnnloom.storage.option import Group, Option, check_options, option, option_field
 from gnnloom.storage.sampling.layers.options import (
     FANOUT_TOTAL,
@@ -86,3 +89,13 @@ class SampleOptions:
             # One graph serves all hops of a batch of a graph with types.
             del parameters["draw_once"]
         return {name: value for name, value in parameters.items() if name not in usual or value != usual[name]}
+
+
+def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
+    """Compute the key of the artifact that :func:`write_samples` makes or finds.
+
+    Args:
+        inputs: kind to key of the graph, of vertex data and, for several ranks, of the partition.
+    """
+    version = FORMAT_VERSION if options.of_type is None else TYPED_VERSION
+    return artifact_key("samples", options.parameters, inputs, version)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.samples.stage import SEGMENT_BYTES, SampleSizes, find_inputs, sample_phases, samples_key
+from gnnloom.pipeline.samples.options import SampleOptions, samples_key
+from gnnloom.pipeline.samples.stage import SEGMENT_BYTES, SampleSizes, find_inputs, sample_phases
 from gnnloom.pipeline.tasks.phase import count, total_tasks
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.partition import Partition

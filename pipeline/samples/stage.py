@@ -20,8 +20,7 @@ from gnnloom.storage.artifacts.samples import StoredSamples
 from gnnloom.storage.artifacts.typed.typed_graph import TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import BudgetError, InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
-from gnnloom.storage.format.schema import FORMAT_VERSION, TYPED_VERSION
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.sampling.hot_rows import COUNTED_BATCHES
 
 #: Maximum bytes of a segment, unless one batch has more.
@@ -222,16 +221,6 @@ def write_samples(
             "segment_batches": sizes.segment_batches,
         }
         return inputs.open_samples(writer.commit(names, inputs.sizes, found))
-
-
-def samples_key(inputs: Mapping[str, str], options: SampleOptions) -> str:
-    """Compute the key of the artifact that :func:`write_samples` makes or finds.
-
-    Args:
-        inputs: kind to key of the graph, of vertex data and, for several ranks, of the partition.
-    """
-    version = FORMAT_VERSION if options.of_type is None else TYPED_VERSION
-    return artifact_key("samples", options.parameters, inputs, version)
 
 
 def find_inputs(

@@ -14,13 +14,19 @@ from functools import cached_property
 from typing import Any
 
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
-from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key
 from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan
-from gnnloom.pipeline.shards.grid.typed_grid_stage import typed_grid_inputs, typed_grid_plan, typed_grid_shards_key
+from gnnloom.pipeline.shards.grid.typed_grid_stage import typed_grid_plan
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces
-from gnnloom.pipeline.shards.rows.row_stage import row_shards_key
-from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec, typed_inputs, typed_row_shards_key, typed_source
+from gnnloom.pipeline.shards.rows.typed_stage import replicating_spec, typed_source
+from gnnloom.pipeline.shards.shard_keys import (
+    grid_shards_key,
+    row_shards_key,
+    typed_grid_inputs,
+    typed_grid_shards_key,
+    typed_inputs,
+    typed_row_shards_key,
+)
 from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_transpose, find_vertices
 from gnnloom.pipeline.tasks.memory import BASE_MEMORY

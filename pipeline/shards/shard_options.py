@@ -82,3 +82,16 @@ REORDER: Final = Option(
     group=Group.SHARDS,
     choices=REORDERS,
 )
+
+
+def check_typed_grid(options: GridOptions) -> None:
+    """Refuse a permutation that follows a partition.
+
+    Raises:
+        InputError: the permutation does.
+    """
+    if options.permutation == "partition":
+        raise InputError(
+            "permutation 'partition': grid shards of a graph with types have a keyed order so far; choose none, single"
+            " or double"
+        )

@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shuffle.columns import Column
 from gnnloom.pipeline.shuffle.runs import Section
-from gnnloom.storage.kernels import copy_elements
+from gnnloom.storage.kernels import copy_elements, kernel
 from gnnloom.storage.matrix.ranges import Span
 
 
@@ -118,7 +117,7 @@ def in_steps(
             step *= 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _counted_places(position: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
     """The place of each row in a stable sort by position; positions are ``first`` to ``last`` (exclusive)."""
     start = np.zeros(last - first + 1, np.int64)
@@ -134,7 +133,7 @@ def _counted_places(position: NDArray[np.int64], first: int, last: int) -> NDArr
     return place
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_elements(
     elements: NDArray[np.uint8],
     lengths: NDArray[np.int64],

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
@@ -47,6 +46,7 @@ from gnnloom.pipeline.sources.reading.parse import parse_from_one
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import UNREAD, Understood
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.wording import counted
 
 #: The letter of the lines of arcs or edges, for each word after the p.
@@ -205,7 +205,7 @@ class DimacsEdges:
             yield offset, text
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _replace_letters(text: Any, letter: int, left_out: Any) -> int:
     """Replace the letter that begins each line, in place: of an edge by a blank, of a line that is left out by #.
 

@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Any, BinaryIO
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.format import WEIGHTS, Format
@@ -55,6 +54,7 @@ from gnnloom.pipeline.sources.reading.lines import (
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import UNREAD, Understood
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.wording import counted
 
 #: Number of bytes parsed at a time.
@@ -347,7 +347,7 @@ def read_header(file: SourceFile) -> MetisHeader:
     return MetisHeader(file, num_vertices, num_edges, skipped, flags[2] == "1", at + len(line))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_neighbors(  # noqa: PLR0912 - one step per kind of byte
     text: Any,
     offset: int,
@@ -424,7 +424,7 @@ def parse_neighbors(  # noqa: PLR0912 - one step per kind of byte
     return count, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _more_of_weight(byte: int, state: Any) -> int:
     """Process a byte of a weight that is not an integer; returns the fault (0: none).
 
@@ -456,7 +456,7 @@ def _more_of_weight(byte: int, state: Any) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _end_weight(state: Any) -> tuple[float, int]:
     """End a weight that is not an integer; returns it, and its code for hashes, which is the integer if it is one."""
     number = state[NUMBER]
@@ -474,7 +474,7 @@ def _end_weight(state: Any) -> tuple[float, int]:
     return (-value, ~code) if is_negative else (value, code)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _end_token(
     num_vertices: int,
     skipped: int,
@@ -522,7 +522,7 @@ def _end_token(
     return 1, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mixed(low: int, high: int, weight: int) -> Any:
     """An int64 hash of an edge and its weight; each step is the finalizer of SplitMix64 (Steele et al. 2014)."""
     value = np.uint64(weight)
@@ -534,7 +534,7 @@ def _mixed(low: int, high: int, weight: int) -> Any:
     return np.int64(value)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _end_line(num_vertices: int, skipped: int, weighted: bool, state: Any, next_at: int) -> int:
     """Go to the next vertex; returns the fault of the line (0: none)."""
     if state[VERTEX] < num_vertices:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.binary.pickled_arrays import ARRAY_NAMES, RECONSTRUCT, build_array
@@ -191,7 +190,7 @@ class PlanetoidVertices:
 
     def read_rows(self, array: str, start: int, stop: int) -> Iterator[NDArray[Any]]:
         if array == "feature":
-            matrix = self._placed(scipy.sparse.csr_array(self.files.matrix("allx")), "tx")
+            matrix = self._placed(_csr_array(self.files.matrix("allx")), "tx")
             for first in range(start, stop, _BLOCK_ROWS):
                 rows = matrix[first : min(first + _BLOCK_ROWS, stop)].toarray().astype(np.float32)
                 if not np.isfinite(rows).all():
@@ -204,18 +203,18 @@ class PlanetoidVertices:
 
     def _placed(self, known: Any, name: str) -> Any:
         """(n, num_columns) CSR: the known rows first, the rows of ``name`` at the test vertices, zeros elsewhere."""
-        test, ids = scipy.sparse.csr_array(self.files.matrix(name)), self.files.test_ids()
+        test, ids = _csr_array(self.files.matrix(name)), self.files.test_ids()
         if test.shape != (len(ids), known.shape[1]):
             expected = (len(ids), known.shape[1])
             raise InputError(f"{self.files.prefix}.{name}: expected shape {expected}, found {test.shape}")
-        to_vertex = scipy.sparse.csr_array(
+        to_vertex = _csr_array(
             (np.ones(len(ids), test.dtype), (ids, np.arange(len(ids)))), shape=(self.stated_vertices, len(ids))
         )
         known.resize((self.stated_vertices, known.shape[1]))
         return known + to_vertex @ test
 
     def _labels(self) -> NDArray[np.int32]:
-        one_hot = self._placed(scipy.sparse.csr_array(self.files.matrix("ally")), "ty")
+        one_hot = self._placed(_csr_array(self.files.matrix("ally")), "ty")
         dense = one_hot.toarray()
         return np.where(dense.any(axis=1), dense.argmax(axis=1), NO_LABEL).astype(np.int32)
 
@@ -248,10 +247,16 @@ def _build(content: Any) -> Any:
     raise ValueError(f"a pickle of {content.name}")
 
 
+def _csr_array(content: Any, shape: tuple[int, int] | None = None) -> Any:
+    from scipy.sparse import csr_array  # noqa: PLC0415 - only these files need it
+
+    return csr_array(content, shape=shape)
+
+
 def _build_csr(state: Any) -> Any:
     rows, columns = state["_shape" if "_shape" in state else "shape"]
     data, indices, indptr = (build_array(state[name].state) for name in ("data", "indices", "indptr"))
-    matrix = scipy.sparse.csr_array((data, indices, indptr), shape=(int(rows), int(columns)))
+    matrix = _csr_array((data, indices, indptr), shape=(int(rows), int(columns)))
     # SciPy's compiled code trusts indices and pointers: a damaged file would make it read beyond the arrays.
     matrix.check_format(full_check=True)
     return matrix

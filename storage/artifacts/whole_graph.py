@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.block_matrix import BlockMatrix
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.disk.value_rules import Ascending, Within
 from gnnloom.storage.format.mapped_copy import ArrayContent, open_copy
-from gnnloom.storage.kernels import read_only
+from gnnloom.storage.kernels import kernel, read_only
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 
 
@@ -124,7 +123,7 @@ def _loops(graph: Graph) -> Iterator[NDArray[np.bool_]]:
         yield loop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_loops(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[np.bool_]) -> None:
     for row in range(len(loop)):
         loop[row] = False

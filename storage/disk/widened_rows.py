@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from gnnloom.storage.kernels import kernel
 
 #: Bits of a float16: the sign, the smallest normal number, and infinity.
 _SIGN: Final = np.uint32(0x8000)
@@ -24,7 +25,7 @@ _SMALLEST: Final = np.float32(2.0**-24)
 _ZERO, _ONE = np.uint32(0), np.uint32(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def widen(
     array: NDArray[np.uint16],
     rows: NDArray[np.int64],

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Distance of a row that no alternating path reaches, and of a row from which the current phase finds no path.
@@ -65,7 +65,7 @@ class _Block(NamedTuple):
     first: int
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _match(block: _Block, row_of: NDArray[Any], distance: NDArray[np.int32]) -> None:
     """Find a maximum matching of rows with columns.
 
@@ -94,7 +94,7 @@ def _match(block: _Block, row_of: NDArray[Any], distance: NDArray[np.int32]) -> 
                 is_free[row] = False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_distances(
     block: _Block, row_of: NDArray[Any], distance: NDArray[np.int32], is_free: NDArray[np.bool_], queue: NDArray[Any]
 ) -> bool:
@@ -122,7 +122,7 @@ def _find_distances(
     return ends
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _augment(
     block: _Block,
     row_of: NDArray[Any],

@@ -10,20 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.kernels import count_at_most
+from gnnloom.storage.kernels import count_at_most, kernel
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mix(value: np.uint64) -> np.uint64:
     # The increment keeps 0, which ``mix`` maps to itself, from adding nothing to a sum.
     return np.uint64(mix(np.uint64(value + GOLDEN)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fingerprint_ids(ids: NDArray[np.int64], salt: int) -> np.uint64:
     """Fingerprint of a multiset of (num_ids,) ids; each ``salt`` gives an independent fingerprint."""
     # A sum, not an exclusive or, in which an id that occurs twice would cancel out. Every operand is uint64: numba
@@ -35,7 +34,7 @@ def fingerprint_ids(ids: NDArray[np.int64], salt: int) -> np.uint64:
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan_rows(
     indptr: NDArray[np.int64],
     start: int,
@@ -84,7 +83,7 @@ def scan_rows(
     return forward, backward, previous, -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def asymmetry(
     keys: NDArray[np.uint64], values: NDArray[Any], column_bits: int, first_row: int
 ) -> tuple[np.uint64, int]:
@@ -120,7 +119,7 @@ def asymmetry(
     return total, len(keys) - loops
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fingerprint_entries(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> np.uint64:
     """Fingerprint of the (row, column) of some entries of a pattern, in any order; see :func:`scan_rows`."""
     total = np.uint64(0)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 
 #: Half-rounds of the network. Part of the format, like everything that determines the order.
 ROUNDS = 6
@@ -130,7 +130,7 @@ def permute_by_network(ids: NDArray[np.int64], size: int, key: int, *, inverse: 
     return out
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def mix(value: np.uint64) -> np.uint64:
     """The finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): every bit of the result depends on all bits."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -138,7 +138,7 @@ def mix(value: np.uint64) -> np.uint64:
     return value ^ (value >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shuffled(size: int, key: np.uint64) -> NDArray[np.int64]:
     """New ids of 0..size-1, at most 64, by Fisher-Yates; number k of the key's stream places the k-th id."""
     order = np.arange(size)
@@ -150,7 +150,7 @@ def _shuffled(size: int, key: np.uint64) -> NDArray[np.int64]:
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _round_keys(key: np.uint64) -> NDArray[np.uint64]:
     keys = np.empty(ROUNDS, dtype=np.uint64)
     for number in range(ROUNDS):
@@ -159,7 +159,7 @@ def _round_keys(key: np.uint64) -> NDArray[np.uint64]:
     return keys
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bits(size: int) -> int:
     bits = 0
     while (1 << bits) < size:
@@ -167,7 +167,7 @@ def _bits(size: int) -> int:
     return bits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _walk(ids: NDArray[np.int64], size: int, key: np.uint64, inverse: bool, out: NDArray[np.int64]) -> None:
     # Arithmetic on ids only, no table: memory is independent of ``size``, and every id can be permuted alone.
     bits = _bits(size)

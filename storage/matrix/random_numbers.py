@@ -11,9 +11,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 
 #: Scales the upper 53 bits, the precision of float64, to [0, 1).
@@ -27,14 +27,14 @@ def stream_key(seed: int, stream: str) -> np.uint64:
     return np.uint64(int.from_bytes(digest[:8], "little"))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def unit(key: np.uint64, counter: np.uint64) -> float:
     """The number of a stream at one counter, uniform in [0, 1)."""
     # By way of int64, which processors convert to float64 in one instruction; unsigned numbers take several.
     return np.float64(np.int64(mix(key + counter * GOLDEN) >> np.uint64(11))) * _TO_UNIT
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def below(key: np.uint64, counter: int, bound: int) -> int:
     """The number of a stream at one counter, uniform in 0..bound-1; ``bound`` is from 1 to 2^53."""
     # Scaled instead of a modulo, which favors small numbers. ``unit`` is at most 1 - 2^-53, so the product rounds to
@@ -42,13 +42,13 @@ def below(key: np.uint64, counter: int, bound: int) -> int:
     return int(unit(key, np.uint64(counter)) * bound)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_uniform(key: np.uint64, start: int, out: NDArray[np.float64]) -> None:
     for k in range(len(out)):
         out[k] = unit(key, np.uint64(start + k))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_normal(key: np.uint64, start: int, out: NDArray[np.float32]) -> None:
     """Box, Muller (1958): the uniform numbers 2j and 2j+1 give the normal numbers 2j and 2j+1."""
     # Pairs are aligned to even counters, not to ``start``, so that any range gives the same numbers. A range that
@@ -67,7 +67,7 @@ def _fill_normal(key: np.uint64, start: int, out: NDArray[np.float32]) -> None:
             k += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_normal_rows(
     key: np.uint64, rows: NDArray[np.int64], width: int, first: int, out: NDArray[np.float32]
 ) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import CSR
 
 
@@ -51,7 +51,7 @@ def excluded_entries(matrix: CSR, row: NDArray[np.int64], column: NDArray[np.int
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + count, count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _positions(
     indptr: NDArray[np.int64], indices: NDArray[Any], row: NDArray[Any], column: NDArray[Any]
 ) -> NDArray[np.int64]:
@@ -64,7 +64,7 @@ def _positions(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parallel(
     indptr: NDArray[np.int64], indices: NDArray[Any], row: NDArray[Any], first: NDArray[np.int64]
 ) -> NDArray[np.int64]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 
 
@@ -29,7 +29,7 @@ def transposed(matrix: CSR) -> CSR:
     return CSR(0, indptr, indices, None if matrix.data is None else data, matrix.num_rows)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter_entries(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

@@ -1,4 +1,4 @@
-"""The descriptor of a way to draw neighbors, apart from the code that draws, which imports numba."""
+"""The descriptor of a way to draw neighbors, apart from the code that draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The descriptor of a sampler of subgraphs, apart from the code that draws, which imports numba for half a second."""
+"""The descriptor of a sampler of subgraphs, apart from the code that draws."""
 
 from __future__ import annotations
 

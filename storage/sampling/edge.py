@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.edge_probabilities import EdgeNormalization
@@ -35,7 +35,7 @@ class EdgeSampler(SubgraphSampler):
         return EdgeNormalization(self.graph, self.size, symmetric=symmetric)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw_edges(
     key: np.uint64, size: int, indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[np.bool_]
 ) -> NDArray[np.int64]:

@@ -26,11 +26,10 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
-from gnnloom.storage.kernels import count_below
+from gnnloom.storage.kernels import count_below, kernel
 from gnnloom.storage.sampling.sampler import Normalization, Sample, Weights, num_neighbors
 
 #: The sums over rows with more nonzeros than this are kept: a hub is in almost every batch.
@@ -79,7 +78,7 @@ class EdgeNormalization(Normalization):
         return share
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_alone(indptr: NDArray[np.int64], loop: NDArray[np.bool_]) -> int:
     count = 0
     for vertex in range(len(loop)):
@@ -87,7 +86,7 @@ def _count_alone(indptr: NDArray[np.int64], loop: NDArray[np.bool_]) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shares(
     vertices: NDArray[np.int64], indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
@@ -101,7 +100,7 @@ def _shares(
     return share
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _all_shares(indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[np.bool_]) -> NDArray[np.float64]:
     share = np.ones(len(loop), np.float64)
     for vertex in range(len(loop)):
@@ -112,7 +111,7 @@ def _all_shares(indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[
     return share
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weigh(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -147,7 +146,7 @@ def _weigh(
     return drawn, factor
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hit(share: float, count: int, alone: int, num_vertices: int, num_alone: int, size: int) -> float:
     """Probability that a batch draws at least one of ``count`` vertices, where ``alone`` vertices have no neighbors.
 

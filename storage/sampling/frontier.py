@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, other_neighbor
@@ -93,7 +93,7 @@ class FrontierSampler(SubgraphSampler):
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw_frontier(
     key: np.uint64,
     size: int,
@@ -166,7 +166,7 @@ def _draw_frontier(
     return drawn, popped
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw_followers(
     key: np.uint64,
     counter: int,
@@ -189,7 +189,7 @@ def _draw_followers(
     return counter
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compacted(
     dashboard: NDArray[np.int32], weight: NDArray[np.int64], first: NDArray[np.int64], bits: int, enlargement: float
 ) -> tuple[NDArray[np.int32], int]:
@@ -205,7 +205,7 @@ def _compacted(
     return dashboard, end
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _fill(
     dashboard: NDArray[np.int32],
     weight: NDArray[np.int64],
@@ -223,6 +223,6 @@ def _fill(
     return stop
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _slots(weight: int, bits: int) -> int:
     return (weight + (1 << bits) - 1) >> bits

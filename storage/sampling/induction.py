@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.kernels import copy_elements, count_below
+from gnnloom.storage.kernels import copy_elements, count_below, kernel
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.sampling.layers.vertex_table import build_table, find_slot, hashed, slot_bits
 
@@ -36,7 +35,7 @@ def induce(matrix: CSR, vertices: NDArray[np.int64]) -> tuple[CSR, NDArray[np.in
     return CSR(0, indptr, columns, data, len(vertices)), entry, row_nnz
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _induced(
     indptr: NDArray[np.int64], indices: NDArray[Any], vertices: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
@@ -73,7 +72,7 @@ def _induced(
     return out_indptr, columns[:end].copy(), entry[:end].copy(), row_nnz
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _search_row(
     indices: NDArray[Any],
     start: int,
@@ -92,7 +91,7 @@ def _search_row(
     return end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _grown(
     columns: NDArray[np.int32], entry: NDArray[np.int64], end: int, size: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -125,7 +124,7 @@ def restrict(
     return CSR(0, indptr, columns, None if matrix.data is None else matrix.data[entry], num_columns)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _restricted(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

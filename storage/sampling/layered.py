@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.typed.mapped_graph import MappedRelation
 from gnnloom.storage.artifacts.typed.typed_graph import EDGE_ARRAYS
 from gnnloom.storage.artifacts.typed.typed_samples import HeteroBatch, SampledEdges
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.neighbor_samplers.kind import ALL
 from gnnloom.storage.sampling.layers.typed import TypedSample
@@ -80,7 +80,7 @@ def whole_degree(
     return _row_sums(matrix.indptr, matrix.data, vertices, excluded)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _row_sums(
     indptr: NDArray[np.int64], data: NDArray[Any], vertices: NDArray[np.int64], excluded: NDArray[np.int64]
 ) -> NDArray[np.float64]:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.samplers.kind import MOST_COUNTED, SUFFICIENT
 from gnnloom.storage.sampling.sampler import Normalization, Sample, SubgraphSampler, Weights
 
@@ -89,7 +89,7 @@ def _counted(sampler: SubgraphSampler, most: int, wanted: float) -> CountedNorma
     return CountedNormalization(number, vertex_count, entry_count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(count: NDArray[np.int32], drawn: NDArray[Any]) -> None:
     for number in drawn:
         count[number] += 1

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import CSR, INT32_WIDTH
 from gnnloom.storage.matrix.random_numbers import below, stream_key
 from gnnloom.storage.sampling.induction import induce
@@ -20,14 +20,14 @@ from gnnloom.storage.sampling.induction import induce
 _MOST_DRAWS: Final = 256
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def num_neighbors(indptr: NDArray[np.int64], loop: NDArray[np.bool_], vertex: int) -> int:
     """Number of neighbors of a vertex other than itself."""
     # Not below 0, whatever ``loop`` says: samplers draw from a row that is not empty.
     return max(0, int(indptr[vertex + 1] - indptr[vertex] - loop[vertex]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def other_neighbor(
     key: np.uint64, counter: int, indptr: NDArray[np.int64], indices: NDArray[Any], vertex: int
 ) -> tuple[int, int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.whole_graph import WholeGraph
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.random_numbers import below
 from gnnloom.storage.sampling.sampler import SubgraphSampler, num_neighbors, other_neighbor
@@ -40,7 +40,7 @@ class WalkSampler(SubgraphSampler):
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _walk(
     key: np.uint64, size: int, length: int, indptr: NDArray[np.int64], indices: NDArray[Any], loop: NDArray[np.bool_]
 ) -> NDArray[np.int64]:

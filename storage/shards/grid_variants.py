@@ -1,4 +1,4 @@
-"""The variants of a matrix that grid shards store. In a module of its own because the reader imports numba."""
+"""The variants of a matrix that grid shards store. In a module of its own because plans need no reader."""
 
 from __future__ import annotations
 

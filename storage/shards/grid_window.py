@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.offsets import check_some_offsets
 from gnnloom.storage.format.arrays import Array, ArrayReader
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.ranges import Span, common, overlapped, split_range
 from gnnloom.storage.matrix.transpose import transposed
@@ -244,7 +244,7 @@ class _Window:
         return CSR(self._rows[0], self._indptr, self._indices, self._data, self._columns[1] - self._columns[0])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_between(
     indptr: NDArray[np.int64], indices: NDArray[Any], start: int, stop: int, counts: NDArray[np.int64]
 ) -> None:
@@ -254,7 +254,7 @@ def _count_between(
             counts[row] += start <= indices[entry] < stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy_between(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

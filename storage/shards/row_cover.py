@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.kernels import count_at_most
+from gnnloom.storage.kernels import count_at_most, kernel
 from gnnloom.storage.matrix.cover import minimum_cover
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.shards.shard_matrix import ShardMatrix, listed_by_rank
@@ -121,7 +120,7 @@ def _by_rank(matrix: ShardMatrix[CSR]) -> _RankRows:
     return lists
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _end_of_owner(indices: NDArray[Any], owners: NDArray[np.int64], entry: int, stop: int) -> tuple[int, int]:
     """The owner of an entry's column, and the position after the row's last entry that belongs to the same owner."""
     owner = count_at_most(owners, indices[entry]) - 1
@@ -130,7 +129,7 @@ def _end_of_owner(indices: NDArray[Any], owners: NDArray[np.int64], entry: int, 
     return owner, entry
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_rows(
     indptr: NDArray[np.int64], indices: NDArray[Any], owners: NDArray[np.int64], count: NDArray[np.int64]
 ) -> None:
@@ -142,7 +141,7 @@ def _count_rows(
             count[owner + 1] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _list_rows(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
@@ -262,7 +261,7 @@ def _transposed_block(
     return indptr, listed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _transpose(
     begin: NDArray[np.int64],
     end: NDArray[np.int64],
@@ -292,7 +291,7 @@ def _entries(nnz: int, num_columns: int, source: CSR) -> tuple[NDArray[Any], NDA
     return np.empty(nnz, index_dtype(num_columns)), given, data
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_received(
     listed: _RankRows,
     columns: NDArray[Any],
@@ -309,7 +308,7 @@ def _count_received(
         indptr[listed.row[number] + 1] += count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_received(
     listed: _RankRows,
     columns: NDArray[Any],
@@ -340,7 +339,7 @@ def _fill_received(
         position[listed.row[number]] = place
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_sent(
     listed: _RankRows,
     columns: NDArray[Any],
@@ -357,7 +356,7 @@ def _count_sent(
                 indptr[row[columns[entry]] + 1] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_sent(
     listed: _RankRows,
     columns: NDArray[Any],

@@ -28,7 +28,7 @@ from gnnloom.storage.shards.shard_matrix import Block_co, ShardMatrix
 from gnnloom.storage.wording import counted
 
 if TYPE_CHECKING:
-    # It imports numba, which reading shards need not load.
+    # Only an exchange of sums needs it.
     from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 #: Bytes that are read at a time to be converted.
@@ -85,7 +85,7 @@ class RowShard:
 
     def covered(self, matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR]) -> CoveredMatrix:
         """See :func:`gnnloom.storage.shards.row_cover.covered`."""
-        from gnnloom.storage.shards.row_cover import covered  # noqa: PLC0415 - imports numba
+        from gnnloom.storage.shards.row_cover import covered  # noqa: PLC0415 - only an exchange of sums needs it
 
         return covered(matrix, transpose, self.vertex())
 

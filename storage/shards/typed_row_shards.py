@@ -169,15 +169,11 @@ class TypedRowShards:
         found = [name.removeprefix(prefix) for name in self.artifact.records if name.startswith(prefix)]
         return [name for name in found if name != OWNER]
 
-    def replicated_array(self, type_name: str, name: str, counter: ReadCounter | None = None) -> ArrayReader:
-        """Open an array of all vertices of a replicated type, such as ``feature``; rows are in the order of the type.
-
-        Args:
-            counter: counts the bytes that are read.
-        """
+    def replicated_array(self, type_name: str, name: str) -> ArrayReader:
+        """Open an array of all vertices of a replicated type, such as ``feature``, in the order of the type."""
         facts = {each["name"]: each for each in self.artifact.facts["types"]}
         bounds = (0, self.num_parts) if name == OWNER else vertex_bounds(name, facts.get(type_name, {}))
-        return self.artifact.array(f"{replicated_folder(type_name)}{name}", counter, bounds)
+        return self.artifact.array(f"{replicated_folder(type_name)}{name}", bounds=bounds)
 
     def shard(self, rank: int, counter: ReadCounter | None = None) -> TypedRowShard:
         """The shard of one rank.

@@ -125,8 +125,9 @@ def test_no_folder_at_all_is_reported_in_one_line() -> None:
 import numba.core.caching as caching
 for impl in (caching.CodeLibraryCacheImpl, caching.CompileResultCacheImpl): impl._locator_classes = []
 from gnnloom.storage.errors import in_one_line
+from gnnloom.storage.kernels import copy_elements
 try:
-    import gnnloom.storage.kernels
+    copy_elements.compiled
 except RuntimeError as error:
     print(in_one_line(error))
 """

@@ -15,17 +15,17 @@ from gnnloom.storage.kernel_cache import KERNEL_CACHE
 from support.journey import travel, write_edges
 
 _INSTALLED = Path(gnnloom.storage.__file__).parents[1]
-#: Imports every module of gnnloom: each kernel looks for a place when its module is imported.
+#: Imports every module of gnnloom, and lets each kernel look for a place.
 _IMPORT_ALL = """
 import importlib, os, pkgutil
 import gnnloom, gnnloom.pipeline, gnnloom.storage, gnnloom.trainer
-from numba.core.dispatcher import Dispatcher
+from gnnloom.storage.kernels import Kernel
 places, count = set(), 0
 for package in (gnnloom.pipeline, gnnloom.storage, gnnloom.trainer):
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not found.name.endswith(("__main__", "._kernels", "pymetis", ".metis", "kahypar")):
             module = importlib.import_module(found.name)
-            kernels = [each for each in vars(module).values() if isinstance(each, Dispatcher)]
+            kernels = [each for each in vars(module).values() if isinstance(each, Kernel)]
             places |= {each.stats.cache_path for each in kernels}
             count += len(kernels)
 assert count > 100, count

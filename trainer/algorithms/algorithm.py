@@ -81,7 +81,7 @@ class OperatorContext(Generic[Shards]):
 class Algorithm(Generic[Shards]):
     """A distributed algorithm: its options and the function that builds its operator.
 
-    The module that holds it must not import torch, MPI or numba, except inside ``build``. Its docstring states the
+    The module that holds it must not import torch or MPI, except inside ``build``. Its docstring states the
     number of words that an epoch sends, after the paper.
 
     Attributes:
@@ -139,7 +139,7 @@ def build_on_grid(
 ) -> GridOperator:
     """Build an operator from the process grid and the adjacency that it reads. Communicates nothing."""
     from gnnloom.trainer.comm.process_grid import ProcessGrid  # noqa: PLC0415 - imports MPI
-    from gnnloom.trainer.operators.grid_adjacency import GridAdjacency  # noqa: PLC0415 - imports numba
+    from gnnloom.trainer.operators.grid_adjacency import GridAdjacency  # noqa: PLC0415 - imports torch
 
     grid = ProcessGrid(context.comm, context.axes, context.place)
     adjacency = GridAdjacency(context.shards.shards, context.normalization, context.place, context.counter)

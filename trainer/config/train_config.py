@@ -207,20 +207,19 @@ class TrainConfig(Combination):
         ranks = "x".join(map(str, self.algorithm.grid or (self.algorithm.ranks,)))
         return derive_run_name(self.model.name, self.algorithm.name, ranks, self.identity())
 
-    def named_with_shards(self, shards: str) -> Self:
-        """This configuration with the key of its shards; the name of an unnamed run then also depends on the shards.
+    def name_with_shards(self, shards: str) -> str:
+        """The run's name; the name of an unnamed run also depends on the shards.
 
         Recipes use such names, because the same options may be used with other shards.
 
         Args:
             shards: key of the shards; for a graph with types, which has no shards, the key of the graph.
         """
-        config = self if self.mode.on_types else self.with_options(shards=shards)
-        if config.run.name is not None:
-            return config
-        model, algorithm = config.model.name, config.algorithm
-        decides = [config.identity(), shards, algorithm.name, algorithm.ranks, algorithm.grid]
-        return config.with_options(run=derive_run_name(model, algorithm.name, str(algorithm.ranks), decides))
+        if self.run.name is not None:
+            return self.run.name
+        algorithm = self.algorithm
+        decides = [self.identity(), shards, algorithm.name, algorithm.ranks, algorithm.grid]
+        return derive_run_name(self.model.name, algorithm.name, str(algorithm.ranks), decides)
 
     def identity(self) -> dict[str, Any]:
         """The fields that determine the result, and that a resumed run must share, as JSON."""

@@ -24,7 +24,7 @@ from gnnloom.storage.shards.row_shards import RowShard, RowShards
 from gnnloom.storage.wording import counted, shell_command
 
 if TYPE_CHECKING:
-    # This imports numba, which takes half a second that a job on row shards need not spend.
+    # A job on row shards need not load them.
     from gnnloom.storage.shards.grid_shards import GridShards
     from gnnloom.trainer.data.typed_vertices import OpenedTypes, TypedVertices
 
@@ -378,7 +378,7 @@ def _check_number(request: ShardRequest, num_ranks: int) -> None:
 
 
 def _load_grid_kernels() -> None:
-    from gnnloom.storage.shards.grid_window import load_kernels  # noqa: PLC0415 - imports numba, which takes long
+    from gnnloom.storage.shards.grid_window import load_kernels  # noqa: PLC0415 - row shards do not need it
 
     load_kernels()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.matrix.csr import CSR, cast_ids, index_dtype
 from gnnloom.storage.matrix.ranges import split_range
+from gnnloom.storage.matrix.removal import entry_positions, without_entries
+from gnnloom.storage.shards.row_cover import CoveredMatrix
 from gnnloom.trainer.comm.agreement import together
 from gnnloom.trainer.comm.communicator import Communicator
 from gnnloom.trainer.comm.exchange import BlockExchange
 from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import SparseRows, listed_entries
 from gnnloom.trainer.place.place import Place
-
-if TYPE_CHECKING:
-    # It imports numba, which an exchange of rows need not load.
-    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 #: From (k,) int64 numbers of pairs, (k,) bool whether a step excludes each pair; the same on all ranks.
 Chosen = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
@@ -238,9 +236,6 @@ class ExcludedEntries:
 
     def removed_from(self, block: CSR) -> CSR:
         """The pattern of a block without these entries."""
-        # This imports numba, which only attention should load.
-        from gnnloom.storage.matrix.removal import without_entries  # noqa: PLC0415
-
         return without_entries(block, self.row, self.column)
 
 
@@ -253,9 +248,6 @@ def covered_entries(
         halo: entries in the whole halo of the matrix.
         transpose: entries in the whole halo of its transpose.
     """
-    # It imports numba, which an exchange of rows need not load.
-    from gnnloom.storage.matrix.removal import entry_positions  # noqa: PLC0415
-
     column = matrix.column[halo.column]
     kept = np.flatnonzero(column >= 0)
     received = halo.moved(kept, halo.row[kept], column[kept], matrix.halo)

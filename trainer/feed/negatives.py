@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.artifacts.links import Links
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.schema import LINK_SPLITS
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below, stream_key
 from gnnloom.storage.wording import counted
@@ -279,7 +279,7 @@ def evaluated_negatives(split: str, links: Links, pairs: PairSet) -> NDArray[np.
     return UniformNegatives(seed, 1, links.target_vertices, has_loops=links.can_be_loops).draw(-1, pairs)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw(
     key: np.uint64, streams: NDArray[np.int64], counter: NDArray[np.int64], bound: int, out: NDArray[np.int64]
 ) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.trainer.place.arrays import as_array
 from gnnloom.trainer.place.place import Place
 
@@ -53,7 +53,7 @@ def _array(matrix: Tensor, place: Place) -> NDArray[Any]:
     return as_array(place.contiguous(matrix.detach()))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score_tiles(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
     dim = left.shape[1]
     # Zeros, because columns beyond the last target are multiplied, too.
@@ -81,7 +81,7 @@ def _score_tiles(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], sta
                 out[row, first + target] = sums[target]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score_rows(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
     zero = left.dtype.type(0)
     whole = stop - (stop - start) % _STEPS
@@ -102,7 +102,7 @@ def _score_rows(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any], star
 
 
 # Sums in any order, so that a row is multiplied by vector instructions.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel(fastmath={"reassoc", "contract", "nsz"})
 def _score_entries(
     left: NDArray[Any],
     right: NDArray[Any],

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.matrix.csr import CSR
+from gnnloom.storage.matrix.random_numbers import normal_rows
+from gnnloom.trainer.kernels import pair_scores
 from gnnloom.trainer.kernels.c.calls import CSparseProduct, c_heads, c_rows
+from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax
 from gnnloom.trainer.kernels.c.library import best_library
 from gnnloom.trainer.kernels.sparse_rows import listed_columns, listed_rows
 from gnnloom.trainer.kernels.streamed_product import StreamedProduct
@@ -31,10 +34,7 @@ from gnnloom.trainer.place.threads import Threads
 
 
 class CpuKernels:
-    """Kernels of the CPU: in C, and in numba for pairs and random numbers. See :class:`Kernels`.
-
-    Modules that import numba are imported where they are needed: it takes 0.4 s and 60 MB.
-    """
+    """Kernels of the CPU: in C, and in numba for pairs and random numbers. See :class:`Kernels`."""
 
     def sparse_product(self, matrix: SparseRows | RowsOnDisk, place: Place, dtype: torch.dtype) -> SparseProduct:
         if isinstance(matrix, SparseRows):
@@ -54,9 +54,6 @@ class CpuKernels:
         return [self.sparse_product(rows, place, place.feature_dtype) for rows in listed_columns(matrix, parts)]
 
     def edge_softmax(self, pattern: CSR, negative_slope: float, place: Place, *, dynamic: bool) -> EdgeSoftmax:
-        # It transposes the pattern with numba.
-        from gnnloom.trainer.kernels.c.edge_softmax import CEdgeSoftmax  # noqa: PLC0415
-
         return CEdgeSoftmax(best_library(), pattern, negative_slope, place, dynamic=dynamic)
 
     def find_runs(self, factors: Tensor, runs: Tensor) -> bool:
@@ -74,25 +71,17 @@ class CpuKernels:
         c_heads(best_library(), given, place.threads)
 
     def score_block(self, left: Tensor, right: Tensor, out: Tensor, place: Place) -> None:
-        from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415
-
         pair_scores.score_block(left, right, out, place)
 
     def score_pairs(self, left: Tensor, right: Tensor, out: Tensor, place: Place) -> None:
-        from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415
-
         pair_scores.score_pairs(left, right, out, place)
 
     def score_entries(
         self, left: Tensor, right: Tensor, entries: tuple[NDArray[Any], NDArray[Any]], out: Tensor, place: Place
     ) -> None:
-        from gnnloom.trainer.kernels import pair_scores  # noqa: PLC0415
-
         pair_scores.score_entries(left, right, entries, out, place)
 
     def normal_rows(self, key: np.uint64, rows: NDArray[np.int64], columns: slice, width: int, place: Place) -> Tensor:
-        from gnnloom.storage.matrix.random_numbers import normal_rows  # noqa: PLC0415
-
         return place.from_numpy(normal_rows(key, rows, width, columns.start, columns.stop))
 
 

@@ -150,6 +150,6 @@ class WithoutValues:
         return place.lasting((len(rows), columns.stop - columns.start), torch.float32)
 
 
-def place_without_values(feature_dtype: torch.dtype = torch.float32, num_threads: int = 1) -> UnbackedPlace:
+def place_without_values(feature_dtype: torch.dtype = torch.float32) -> UnbackedPlace:
     """A place where nothing is computed, for the forecast of memory."""
-    return UnbackedPlace(WithoutValues(), feature_dtype, num_threads)
+    return UnbackedPlace(WithoutValues(), feature_dtype)

@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.layered import LayeredBatch
 from gnnloom.storage.sampling.sampler import Sample
@@ -107,7 +107,7 @@ def scaled_entries(matrix: CSR, sides: Scaling, place: Place, share: NDArray[np.
     return place.from_numpy(entries)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_pairs(indptr: NDArray[np.int64], indices: NDArray[Any], pairs: NDArray[np.int64]) -> None:
     for row in range(len(indptr) - 1):
         for k in range(indptr[row], indptr[row + 1]):
@@ -115,7 +115,7 @@ def _fill_pairs(indptr: NDArray[np.int64], indices: NDArray[Any], pairs: NDArray
             pairs[1, k] = row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_entries(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnloom.storage.errors import CorruptError
+from gnnloom.storage.shards.row_cover import CoveredMatrix
 from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.storage.wording import counted
 from gnnloom.trainer.comm.agreement import together
@@ -25,10 +26,6 @@ from gnnloom.trainer.comm.traffic import Kind
 from gnnloom.trainer.kernels.dispatch import ColumnScale, scaled_rows, sparse_product
 from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.place.place import Place
-
-if TYPE_CHECKING:
-    # It imports numba, which an exchange of rows need not load.
-    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 #: Writes the rows that a rank sends, from its (num_own, dim) rows, to a (number of rows sent, dim) tensor.
 Pack = Callable[[Tensor, Tensor], None]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gnnloom.storage.artifacts.stored_csr import StoredCSR
+from gnnloom.storage.shards.row_cover import CoveredMatrix
 from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.traffic import SPMM, Kind
 from gnnloom.trainer.data.adjacency_scaling import Scaling
@@ -30,10 +31,6 @@ from gnnloom.trainer.kernels.dispatch import (
 from gnnloom.trainer.operators.exclusion import ExcludedBlock
 from gnnloom.trainer.operators.halo import HaloExchange
 from gnnloom.trainer.place.place import Place
-
-if TYPE_CHECKING:
-    # It imports numba, which an exchange of rows need not load.
-    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.shards.row_cover import CoveredMatrix
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.comm.communicator import Communicator
@@ -39,8 +40,7 @@ from gnnloom.trainer.operators.whole_rows import AXIS, WholeRows
 from gnnloom.trainer.place.place import Place
 
 if TYPE_CHECKING:
-    # They import numba, which training on row shards need not load.
-    from gnnloom.storage.shards.row_cover import CoveredMatrix
+    # Training on whole graphs need not load it.
     from gnnloom.trainer.data.batch_data import BatchRows
 
 

@@ -17,13 +17,13 @@ from gnnloom.trainer.place.workspace import SMALL, UNLIMITED, Workspace
 class UnbackedPlace(Place):
     """Its large tensors are never written, and may be larger than this machine's memory."""
 
-    def __init__(self, kernels: Kernels, feature_dtype: torch.dtype = torch.float32, num_threads: int = 1) -> None:
+    def __init__(self, kernels: Kernels, feature_dtype: torch.dtype) -> None:
         """Begin without tensors.
 
         Args:
             kernels: compute nothing.
         """
-        super().__init__(feature_dtype, num_threads, kernels, Workspace(UNLIMITED))
+        super().__init__(feature_dtype, 1, kernels, Workspace(UNLIMITED))
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A contiguous tensor of zeros: computations use small tensors, and must not depend on old memory contents."""

@@ -12,6 +12,7 @@ from gnnloom.trainer.layout.vertex_arrays import read_vertex_rows
 from gnnloom.trainer.models.networks.model import Inputs
 from gnnloom.trainer.modes.epochs.model_inputs import StepInputs
 from gnnloom.trainer.passes.evaluation import Report, streamed_outputs
+from gnnloom.trainer.passes.rows_only import all_outputs
 from gnnloom.trainer.place.arrays import tensor_dtype
 from gnnloom.trainer.training.session import Session
 
@@ -66,9 +67,6 @@ def predicted_rows(session: Session, inputs: Inputs, *, embeddings: bool) -> dic
 
 def _rowwise_outputs(session: Session, given: StepInputs, *, embeddings: bool) -> dict[str, torch.Tensor]:
     """The arrays of a model that treats rows one by one, whose input stays on disk. Collective."""
-    # It imports numba, which other sessions need not load.
-    from gnnloom.trainer.passes.rows_only import all_outputs  # noqa: PLC0415
-
     model = session.model
     scores, hidden = together(session.comm, lambda: all_outputs(model, given.rows, given.norm, embeddings=embeddings))
     outputs = session.objective.predict(session.operator.layout(model.num_layers), scores)

@@ -66,7 +66,7 @@ def predict(comm: Communicator, config: PredictConfig) -> dict[str, Any]:
         found = find_predictions(comm, run, config)
         result = summary(run, found.epoch) if found.epoch else _predicted(comm, dataset, run, config, found)
         if config.targets is not None:
-            # This loads numba, which other predictions do not need.
+            # Other predictions need not load it.
             from gnnloom.trainer.training.best_targets import find_targets  # noqa: PLC0415
 
             threads = config.threads or comm.this_machine().threads

@@ -168,7 +168,7 @@ def attach_inference(model: Model, opened: OpenedRun, share: Share, fit: SeedsTh
     Args:
         fit: see :class:`gnnloom.trainer.modes.epochs.typed_inference.TypedInference`.
     """
-    # They import numba, which only such models, and modes that sample, load.
+    # Only such models, and modes that sample, load them.
     from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
     from gnnloom.trainer.models.networks.typed_model import TypedModel  # noqa: PLC0415
     from gnnloom.trainer.modes.epochs.typed_inference import TypedInference  # noqa: PLC0415

@@ -184,7 +184,7 @@ def _on_batches(comm: Communicator, opened: OpenedRun, shards: OwnRowShard, num_
     Raises:
         InputError: the samples do not fit the run, or the shards lack features.
     """
-    # This transposes blocks with numba, which only training on batches should load.
+    # Only training on batches loads it.
     from gnnloom.trainer.operators.layered import LayeredOperator  # noqa: PLC0415
 
     config = opened.config
@@ -214,7 +214,7 @@ def _on_types(comm: Communicator, opened: OpenedRun, types: OpenedTypes, num_out
     Raises:
         InputError: the samples do not fit the run.
     """
-    # It imports numba, which a job on row shards need not load.
+    # A job on row shards need not load it.
     from gnnloom.trainer.loader.typed import TypedViews  # noqa: PLC0415
 
     data, grid = types.shards, ProcessGrid(comm, {AXIS: comm.size}, place)

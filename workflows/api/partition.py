@@ -9,9 +9,10 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.shards.grid.grid_stage import GridOptions, shard_grid
-from gnnloom.pipeline.shards.grid.typed_grid_stage import check_typed_grid, shard_typed_grid
+from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid
 from gnnloom.pipeline.shards.rows.row_stage import shard_rows
 from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
+from gnnloom.pipeline.shards.shard_options import check_typed_grid
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, Partition, RowShards, TypedGraph, Vertices

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from gnnloom.workflows.api.machine import check
 from gnnloom.workflows.cli.terminal.options import json_option
 from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 from gnnloom.workflows.formatting import readable_seconds
@@ -22,6 +21,8 @@ def check_command(ranks: int) -> None:
     Example:
       gnnloom check
     """
+    from gnnloom.workflows.api.machine import check
+
     steps = check(ranks=ranks)
     rows = [{"step": step.name, "found": step.found, "seconds": step.seconds} for step in steps]
     if show_json({"ok": True, "ranks": ranks, "steps": rows}):

@@ -9,8 +9,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from gnnloom.workflows.recipe.bundled import bundled_recipes
-
 _PROGRAM = "gnnloom"
 #: The variable in which click expects the shell's request.
 _VARIABLE = "_GNNLOOM_COMPLETE"
@@ -98,6 +96,8 @@ def _runs_of_all(context: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _recipes(context: click.Context, incomplete: str) -> Iterable[str]:  # noqa: ARG001 - a finder
+    from gnnloom.workflows.recipe.bundled import bundled_recipes
+
     return [*(file.stem for file in bundled_recipes()), *map(str, Path().glob("*.toml"))]
 
 

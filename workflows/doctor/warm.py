@@ -25,6 +25,7 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, available_cores
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.disk.own_folder import own_folder
+from gnnloom.storage.kernels import Kernel
 from gnnloom.workflows.doctor.finding import OK, WARNING, Verdict
 from gnnloom.workflows.doctor.tiny_example import tiny_model
 from gnnloom.workflows.doctor.warm_rare import call_rare, read_text
@@ -295,17 +296,11 @@ def _call_trainer() -> list[str]:
     return []
 
 
-def _cached_kernels() -> dict[tuple[str, str], Any]:
-    """The kernels in the modules of gnnloom that are loaded and that numba keeps on disk, by module and name."""
-    from numba.core.dispatcher import Dispatcher
-
-    found = {}
-    for name, module in list(sys.modules.items()):
-        if name.startswith("gnnloom."):
-            for value in vars(module).values():
-                if isinstance(value, Dispatcher) and value.stats.cache_path:
-                    found[value.py_func.__module__, value.py_func.__qualname__] = value
-    return found
+def _cached_kernels() -> dict[tuple[str, str], Kernel]:
+    """The kernels in the modules of gnnloom that are loaded, by module and name."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("gnnloom.")]
+    kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Kernel)]
+    return {(each.py_func.__module__, each.py_func.__qualname__): each for each in kernels}
 
 
 def _compile_wide(variants: list[Variant]) -> list[str]:

@@ -127,7 +127,7 @@ def edge_arrays(graph: Graph, max_nnz: int) -> tuple[NDArray[np.int64], NDArray[
     return sources.astype(np.int64), targets.astype(np.int64), matrix.data if graph.weighted else None
 
 
-def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray[Any]]:
+def vertex_arrays(dataset: Dataset) -> dict[str, NDArray[Any]]:
     """Load the vertex data of a dataset; empty if it has none.
 
     Returns:
@@ -136,9 +136,7 @@ def vertex_arrays(dataset: Dataset, key: str | None = None) -> dict[str, NDArray
         predict with NaN if unknown; ``train_mask``, ``val_mask`` and ``test_mask`` (vertex,) bool; and all others
         by name.
     """
-    if key is None and not dataset.untyped_vertices():
-        return {}
-    return loaded_vertices(dataset.vertices(key))
+    return loaded_vertices(dataset.vertices()) if dataset.untyped_vertices() else {}
 
 
 def loaded_vertices(vertices: Vertices) -> dict[str, NDArray[Any]]:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from gnnloom.storage.disk.files import written_aside
@@ -221,9 +218,12 @@ def _write_array(table: Table, names: tuple[str, ...], file: IO[bytes]) -> None:
 
 
 def _write_parquet(table: Table, path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
     table = table.with_text()
     schema = pa.schema([(column.name, _arrow_type(column)) for column in table.columns])
-    with pa.parquet.ParquetWriter(path, schema) as writer:
+    with ParquetWriter(path, schema) as writer:
         for piece in table.pieces():
             arrays = [_arrow_array(column, values) for column, values in zip(table.columns, piece, strict=True)]
             # Row groups never span two pieces, so only one piece is in memory at a time.
@@ -231,6 +231,8 @@ def _write_parquet(table: Table, path: Path) -> None:
 
 
 def _arrow_type(column: ExportedColumn) -> Any:
+    import pyarrow as pa
+
     if column.dtype is None:
         return pa.string()
     number = pa.from_numpy_dtype(column.dtype)
@@ -238,6 +240,8 @@ def _arrow_type(column: ExportedColumn) -> Any:
 
 
 def _arrow_array(column: ExportedColumn, values: Any) -> Any:
+    import pyarrow as pa
+
     if column.width is None:
         return pa.array(values, _arrow_type(column))
     # `pa.array` takes one dimension only; the list type restores the rows.
@@ -247,9 +251,12 @@ def _arrow_array(column: ExportedColumn, values: Any) -> Any:
 
 def _write_csv(table: Table, path: Path) -> None:
     """Write one CSV column for every number of a row."""
+    import pyarrow as pa
+    from pyarrow.csv import WriteOptions, write_csv
+
     table = table.with_text()
     headers = [_headers(column) for column in table.columns]
-    options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
+    options = WriteOptions(include_header=False, quoting_style="needed")
     with path.open("wb") as file:
         file.write((",".join(name for names in headers for name in names) + "\n").encode())
         for piece in table.pieces():
@@ -258,7 +265,7 @@ def _write_csv(table: Table, path: Path) -> None:
                 columns += [values] if column.width is None else [values[:, number] for number in range(column.width)]
             # Arrow wants a name per column, which the header above already holds.
             names = [str(number) for number in range(len(columns))]
-            pa.csv.write_csv(pa.table([pa.array(each) for each in columns], names), file, options)
+            write_csv(pa.table([pa.array(each) for each in columns], names), file, options)
 
 
 def _headers(column: ExportedColumn) -> list[str]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.ingest.typed.type_vertices import TypeVertices, of_each_type
 from gnnloom.pipeline.ingest.vertices import vertices_key
-from gnnloom.pipeline.links.relation.stage import kept_graph_key
-from gnnloom.pipeline.links.stage import message_key
+from gnnloom.pipeline.links.options import kept_graph_key, message_key
 from gnnloom.pipeline.matrix_sort.reverses import reverses_key
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import ExistsError, IncompleteError, InputError, NotFoundError
@@ -25,7 +25,6 @@ from gnnloom.trainer.config.smoothing_config import SmoothingConfig
 from gnnloom.trainer.config.stored_predictions import SMOOTHING
 from gnnloom.trainer.config.train_config import TrainConfig
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.sections import PropagateSection, SamplesSection
 
 
 @dataclass(frozen=True)
@@ -70,36 +69,25 @@ class RecipeFacts:
         existing run. Training for fewer epochs than the run has becomes a separate run, so that the longer run stays
         unchanged.
         """
-        recipe, keys = self.recipe, self.keys
-        if "samples" in keys:
-            recipe = replace(
-                recipe, train=recipe.training.with_options(samples=keys["samples"]), samples=SamplesSection()
-            )
-        if "propagated" in keys:
-            train = recipe.training.with_options(propagated=keys["propagated"])
-            recipe = replace(recipe, train=train, propagate=PropagateSection())
-        # Runs on graphs with types have no shards.
-        training, data = recipe.training, self.read_graph if recipe.relations else keys["shards"]
-        if recipe.relations:
-            training = self._on_types(training)
-        named = training.named_with_shards(data)
+        recipe, training, keys = self.recipe, self.recipe.training, self.keys
+        read: dict[str, Any] = {name: keys[name] for name in ("samples", "propagated") if name in keys}
+        # Runs on graphs with types have no shards. The dataset may have other links and vertex data than the recipe.
+        data = self.read_graph if recipe.relations else keys["shards"]
+        if not recipe.relations:
+            read["shards"] = data
+        elif training.task.on_pairs:
+            read["links"] = keys["links"]
+        if recipe.relations and not training.mode.vertex_data:
+            read["vertex_data"] = tuple(f"{name}={key}" for name, key in self.type_vertices.items())
+        training = training.with_options(**read)
+        name = training.name_with_shards(data)
         if recipe.dataset.name in Catalog(recipe.catalog):
             # Also if the dataset was later imported under another name.
-            name = find_named(self.dataset, training, lambda each: each.named_with_shards(data).run_name)
-            named = named.with_options(run=name)
-        epochs = named.optimization.epochs
-        existing = Run(recipe.dataset_path / "runs" / named.run_name)
-        if training.run.name is None and _trained_epochs(existing) > epochs:
-            named = named.with_options(run=f"{named.run.name}-{epochs}")
-        return named
-
-    def _on_types(self, training: TrainConfig) -> TrainConfig:
-        """A training run on the links and the vertex data of the recipe: the dataset may have others."""
-        if training.task.on_pairs:
-            training = training.with_options(links=self.keys["links"])
-        if training.mode.vertex_data:
-            return training
-        return training.with_options(vertex_data=tuple(f"{name}={key}" for name, key in self.type_vertices.items()))
+            name = find_named(self.dataset, training, lambda each: each.name_with_shards(data))
+        epochs = training.optimization.epochs
+        if training.run.name is None and _trained_epochs(Run(recipe.dataset_path / "runs" / name)) > epochs:
+            name = f"{name}-{epochs}"
+        return training.with_options(run=name)
 
     @property
     def type_vertices(self) -> dict[str, str]:

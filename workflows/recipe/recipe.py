@@ -12,7 +12,7 @@ from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.links.options import DrawOptions
 from gnnloom.pipeline.partition.options import PartitionOptions
 from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.shards.grid.grid_stage import GridOptions
+from gnnloom.pipeline.shards.shard_options import GridOptions
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.disk.remote_folder import masked_settings
 from gnnloom.storage.errors import InputError

@@ -7,7 +7,7 @@ from typing import Any, Final
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
 from gnnloom.pipeline.ingest.typed.table import BY_ROW
 from gnnloom.pipeline.partition.settings import AUTO
-from gnnloom.pipeline.shards.grid.typed_grid_stage import check_typed_grid
+from gnnloom.pipeline.shards.shard_options import check_typed_grid
 from gnnloom.storage.artifacts.typed.typed_names import check_distinct
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import did_you_mean

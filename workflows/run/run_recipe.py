@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
 from gnnloom.pipeline.tasks.cluster import Cluster
@@ -21,10 +21,11 @@ from gnnloom.trainer.job.ranks import Ranks
 from gnnloom.workflows.recipe.request import RecipeRequest
 from gnnloom.workflows.recipe.stages.all_stages import RecipeStages
 from gnnloom.workflows.recipe.stages.predict import write_output
-from gnnloom.workflows.recipe.stages.stage import Display, OnRanks, Prepares, Stage
+from gnnloom.workflows.recipe.stages.stage import Display, Stage
 from gnnloom.workflows.run.cluster_of_ranks import cluster_of_ranks
 
 logger = logging.getLogger(__name__)
+Kind = TypeVar("Kind")
 
 
 def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> RecipeStages:
@@ -53,9 +54,8 @@ def run_recipe(request: RecipeRequest, ranks: Ranks, display: Display) -> Recipe
         with cluster_of_ranks(ranks, requested.found) as options:
             # Ranks that have served sleep until the client is done; a failure of the client is raised on all ranks.
             ranks.agree(lambda: None if options is None else work(options))
-    for stage in undone(requested.on_ranks):
-        if isinstance(stage.kind, OnRanks):
-            stage.kind.run(requested.found, stage.options, ranks, display)
+    for kind, stage in _undone(requested.on_ranks):
+        kind.run(requested.found, stage.options, ranks, display)
     if any(stage.name == "predict" for stage in requested.stages):
         write_output(requested.found, ranks)
     return requested
@@ -71,15 +71,15 @@ def _options(request: RecipeRequest, checked: RecipeStages) -> dict[str, Any]:
     return {**asked, **sections, **others, **artifacts}
 
 
-def undone(stages: Sequence[Stage]) -> Iterator[Stage]:
+def _undone(stages: Iterable[tuple[Kind, Stage]]) -> Iterator[tuple[Kind, Stage]]:
     """Yield the stages that are not done, and log when each begins and ends."""
-    for stage in stages:
+    for kind, stage in stages:
         if stage.is_done:
             logger.info("%s: already done (%s)", stage.name, stage.key)
             continue
         started = time.perf_counter()
         logger.info("%s: begins", stage.name)
-        yield stage
+        yield kind, stage
         logger.info("%s: done in %.1f s (%s)", stage.name, time.perf_counter() - started, stage.key)
 
 
@@ -91,9 +91,8 @@ def prepare(requested: RecipeStages, cluster: Cluster) -> None:
     """
     recipe = requested.found.recipe
     dataset = Catalog(recipe.catalog).create(recipe.dataset.name)
-    for stage in undone(requested.preparation):
-        if isinstance(stage.kind, Prepares):
-            stage.kind.prepare(requested.found, stage.options, dataset, cluster)
+    for kind, stage in _undone(requested.preparation):
+        kind.prepare(requested.found, stage.options, dataset, cluster)
 
 
 def summary(requested: RecipeStages) -> dict[str, Any]:

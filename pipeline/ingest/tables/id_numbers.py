@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.parsers.name_parser import lacks_id
 from gnnloom.pipeline.sources.parsers.numerals import MISSING, PADDED, POINT, ZERO
+from gnnloom.storage.kernels import kernel
 
 _HIGHEST: Final = np.iinfo(np.int64).max
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_numbers(offset: NDArray[np.int64], text: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
     """Parse decimal numbers below 2^63, or below 2^53 with a point and zeros; -1 for names that are not numbers."""
     for k in range(numbers.size):
@@ -35,7 +35,7 @@ def read_numbers(offset: NDArray[np.int64], text: NDArray[np.uint8], numbers: ND
         numbers[k] = -1 if is_decimal and value > 1 << 53 else value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_fault(offset: NDArray[np.int64], text: NDArray[np.uint8]) -> tuple[int, int]:
     """The first id that is missing or has leading zeros, and its fault; -1 if there is none."""
     for k in range(offset.size - 1):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.ingest.tables.id_numbers import first_fault, read_numbers
@@ -25,6 +24,7 @@ from gnnloom.pipeline.sources.parsers.numerals import PADDED, REASONS
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.disk.work_folder import BESIDE
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.ranges import Span
 
 #: Bytes of a vertex while its bucket is filled, in addition to its values and its id: whether it has a row, and where
@@ -200,7 +200,7 @@ class VertexLookup:
         return np.where(self._numbers[position] == found, position, -1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_names(
     offset: NDArray[np.int64],
     text: NDArray[np.uint8],
@@ -221,7 +221,7 @@ def _count_names(
         count[k] = low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_names(
     offset: NDArray[np.int64],
     text: NDArray[np.uint8],
@@ -241,7 +241,7 @@ def _find_names(
             found[k] = last
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compare(
     text: NDArray[np.uint8], start: int, stop: int, other: NDArray[np.uint8], other_start: int, other_stop: int
 ) -> int:

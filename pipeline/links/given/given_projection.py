@@ -14,7 +14,7 @@ from gnnloom.pipeline.links.given.given_ids import GivenLists, GivenPlan, counti
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.message_graph import MessagePlan, copied_arrays
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, message_key
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.projection import (
     STATED,
@@ -25,7 +25,7 @@ from gnnloom.pipeline.links.projection import (
     stated_records,
 )
 from gnnloom.pipeline.links.reciprocity import reverse_plan
-from gnnloom.pipeline.links.stage import held_out_splits, message_key
+from gnnloom.pipeline.links.stage import held_out_splits
 from gnnloom.pipeline.shards.shard_source import ShardSource
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes

@@ -23,17 +23,11 @@ from gnnloom.pipeline.links.given.given_stage import (
     write_lists,
 )
 from gnnloom.pipeline.links.negative_pools import loop_phase
-from gnnloom.pipeline.links.options import RECIPROCAL_APART
+from gnnloom.pipeline.links.options import RECIPROCAL_APART, kept_graph_key
 from gnnloom.pipeline.links.pair_arrays import PairArray, array_phase, drawn_arrays
 from gnnloom.pipeline.links.relation.leaks import warn_of_reverses
-from gnnloom.pipeline.links.relation.stage import kept_graph_key, make_kept_graph, relation_facts
-from gnnloom.pipeline.links.stage import (
-    WrittenPairs,
-    check_memory,
-    counted_pairs,
-    held_out_splits,
-    written_arrays,
-)
+from gnnloom.pipeline.links.relation.stage import make_kept_graph, relation_facts
+from gnnloom.pipeline.links.stage import WrittenPairs, check_memory, counted_pairs, held_out_splits, written_arrays
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import missing_tasks, records_of, repairing, run

@@ -13,12 +13,12 @@ from gnnloom.pipeline.links.edge_keys import EdgeKeys, can_have_loops
 from gnnloom.pipeline.links.given.given_ids import GivenLists, GivenPlan, counting_phase
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
 from gnnloom.pipeline.links.negative_pools import PoolPlan, loop_phase
-from gnnloom.pipeline.links.options import DrawOptions
+from gnnloom.pipeline.links.options import DrawOptions, kept_graph_key, relation_links_key
 from gnnloom.pipeline.links.pair_arrays import array_phase, drawn_arrays
 from gnnloom.pipeline.links.projection import STATED, LinkProjection, round_phases, stated_records
 from gnnloom.pipeline.links.relation.given import check_given, ends_of, given_message_key, lookup_of, rest_arrays
 from gnnloom.pipeline.links.relation.kept_edges import KeptPlan
-from gnnloom.pipeline.links.relation.stage import check_relation, kept_graph_key, relation_links_key
+from gnnloom.pipeline.links.relation.stage import check_relation
 from gnnloom.pipeline.links.stage import held_out_splits
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes

@@ -39,7 +39,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.arrays import ArrayRecord
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.wording import shell_command
@@ -85,16 +85,6 @@ def draw_relation_links(dataset: Dataset, relation: Relation, options: DrawOptio
         links = Links(writer.commit(written.tasks, {"vertex": vertices}, facts))
     warn_of_reverses(relation, links)
     return links
-
-
-def relation_links_key(graph: str, options: DrawOptions) -> str:
-    """The key of the artifact that :func:`draw_relation_links` makes or finds for the graph with this key."""
-    return artifact_key("links", options.parameters, {"graph": graph}, TYPED_VERSION)
-
-
-def kept_graph_key(graph: str, links: str, relation: str) -> str:
-    """The key of the graph without the edges of a relation that these links hold out."""
-    return artifact_key("graph", {"relation": relation}, {"graph": graph, "links": links}, TYPED_VERSION)
 
 
 def check_relation(relation: Relation, options: DrawOptions) -> None:

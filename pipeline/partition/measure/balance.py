@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.kernels import index_of_least
+from gnnloom.storage.kernels import index_of_least, kernel
 
 #: Parts that an exchange of vertices tries, the lightest first.
 _MOST_PARTNERS: Final = 64
@@ -76,7 +75,7 @@ def repair_balance(part: NDArray[np.int32], weight: NDArray[np.int64], parts: in
     return moved + (0 if (load <= limit).all() else _exchange(part, weight, load, limit))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _unload(
     movable: NDArray[np.int64],
     part: NDArray[np.int32],
@@ -223,7 +222,7 @@ def spread(weight: NDArray[np.int64], parts: int) -> NDArray[np.int32]:
     return part
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_in_order(
     order: NDArray[np.int64], weight: NDArray[np.int64], part: NDArray[np.int32], load: NDArray[np.int64]
 ) -> None:
@@ -261,7 +260,7 @@ def place_in_order(
         heap[position] = lightest
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _before(load: NDArray[np.int64], one: int, other: int) -> bool:
     """Whether a part is lighter than another, or equal and has the smaller number."""
     # Ties go by number, so the order of places does not depend on the layout of the heap.

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
@@ -29,7 +28,7 @@ from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.arrays import default_chunk_rows
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
-from gnnloom.storage.kernels import count_at_most
+from gnnloom.storage.kernels import count_at_most, kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.block_ranges import RANGE_ROWS, row_ranges
 
@@ -273,7 +272,7 @@ def _emitted(task: CountTask) -> Iterator[NDArray[np.int64]]:
             yield emitted[:length]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _emit_pairs(
     first_row: int,
     pointers: NDArray[np.int64],
@@ -316,7 +315,7 @@ def _emit_pairs(
     return length
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_to_table(emitted: NDArray[np.int64], table: NDArray[np.int64]) -> None:
     for pair in emitted:
         table[pair] += 1

@@ -56,8 +56,9 @@ def _cost(workload: PartitionWorkload, preset: Preset) -> MethodCost:
 def _cost_of_way(workload: PartitionWorkload, way: Way) -> MethodCost:
     if workload.num_pins > MOST_PINS:
         return multilevel_cost(workload, FEW_PASSES if way.passes else MULTILEVEL_PRESETS[0])
-    from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415 - imports numba
-    from gnnloom.pipeline.partition.native.native_models import native_cost  # noqa: PLC0415 - imports numba
+    # Options need no methods.
+    from gnnloom.pipeline.partition.multilevel.out_of_core import out_of_core_memory  # noqa: PLC0415
+    from gnnloom.pipeline.partition.native.native_models import native_cost  # noqa: PLC0415
 
     state = out_of_core_memory(workload.num_vertices, workload.num_directions, workload.num_pins)
     # Programs that offer one model partition that one.

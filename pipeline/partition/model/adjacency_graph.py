@@ -16,12 +16,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import vertex_weights
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.offsets import check_offsets, check_some_offsets
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.shards.block_ranges import RANGE_ROWS
 
@@ -120,7 +120,7 @@ def _block_of(matrix: Graph, row: int) -> int:
     return bisect_right(matrix.block_rows, row) - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _append_neighbors(
     first_row: int,
     one_indptr: NDArray[np.int64],

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.moves import accepts_move
+from gnnloom.storage.kernels import kernel
 
 #: Entries that the search for an alternating path may look at, so that a move costs a bounded time.
 PATH_ENTRIES: Final = 256
@@ -73,7 +73,7 @@ class Around(NamedTuple):
     lost: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_all(state: Matchings, by_part: NDArray[np.int64], is_symmetric: bool, around: Around) -> int:
     """Make all matchings maximum; returns the number of matched pairs.
 
@@ -104,7 +104,7 @@ def match_all(state: Matchings, by_part: NDArray[np.int64], is_symmetric: bool, 
     return total // 2 if is_symmetric else total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_vertices(
     state: Matchings,
     order: NDArray[np.int64],
@@ -161,7 +161,7 @@ def move_vertices(
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_near(
     state: Matchings, vertex: int, sides: int, near: NDArray[np.int64], around: tuple[Around, Around]
 ) -> None:
@@ -173,7 +173,7 @@ def _count_near(
             near[part] += around[side].size[part]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nearest(
     source: int,
     sides: int,
@@ -194,7 +194,7 @@ def _nearest(
     return nearest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _group(state: Matchings, node: int, around: Around) -> int:
     """Group the neighbors of a node by part; returns the number of parts, which also ends ``start``."""
     found = 0
@@ -221,14 +221,14 @@ def _group(state: Matchings, node: int, around: Around) -> int:
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _clear(around: Around) -> None:
     for index in range(around.start[-1]):
         around.size[around.parts[index]] = 0
     around.start[-1] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _move(state: Matchings, vertex: int, sides: int, target: int, around: tuple[Around, Around]) -> int:
     """Move a vertex to a part; returns by how much the matchings grow, as far as short paths say."""
     n = len(state.part) // sides
@@ -255,7 +255,7 @@ def _move(state: Matchings, vertex: int, sides: int, target: int, around: tuple[
     return change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _undo(state: Matchings, vertex: int, sides: int, source: int) -> None:
     """Undo the changes since they were last counted from 0."""
     n = len(state.part) // sides
@@ -266,7 +266,7 @@ def _undo(state: Matchings, vertex: int, sides: int, source: int) -> None:
     state.counter[1] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _search(state: Matchings, node: int, part: int, around: Around, limit: int) -> bool:
     """Match a node with a node of a part along an alternating path, if a search finds one.
 
@@ -282,14 +282,14 @@ def _search(state: Matchings, node: int, part: int, around: Around, limit: int) 
     return _go_on(state, own, part, top, limit)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _search_again(state: Matchings, node: int, part: int) -> bool:
     """Match a node that has lost its mate in a part with another node of that part, if a short search finds one."""
     state.stack[0] = node
     return _go_on(state, state.part[node], part, 1, PATH_ENTRIES)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _go_on(state: Matchings, own: int, part: int, top: int, limit: int) -> bool:
     """Go on with a search from the nodes on the stack, the last first."""
     looked = 0
@@ -308,7 +308,7 @@ def _go_on(state: Matchings, own: int, part: int, top: int, limit: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _reach(state: Matchings, node: int, neighbor: int, own: int, part: int, top: int) -> int:
     """Reach a node of ``part``: push its mate, or end the path there; returns the size of the stack, -1 at the end."""
     if state.seen[neighbor] == state.counter[0]:
@@ -329,7 +329,7 @@ def _reach(state: Matchings, node: int, neighbor: int, own: int, part: int, top:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mate_in(state: Matchings, node: int, part: int) -> int:
     """The mate of a node in a part, or -1."""
     first = state.offset[node]
@@ -339,7 +339,7 @@ def _mate_in(state: Matchings, node: int, part: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _replace(state: Matchings, node: int, before: int, after: int) -> None:
     """Give a node another mate, and write down the change, unless matchings are only made maximum."""
     index = state.counter[1]
@@ -349,7 +349,7 @@ def _replace(state: Matchings, node: int, before: int, after: int) -> None:
     _set(state, node, before, after)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _set(state: Matchings, node: int, before: int, after: int) -> None:
     first = state.offset[node]
     last = first + state.num_mates[node]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.settings import OF_TYPE
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import CSR, index_dtype
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.shards.block_ranges import row_ranges
@@ -144,7 +144,7 @@ def net_matrices(graph: Graph, transpose: Graph, directions: str) -> list[Graph]
     return [transpose, graph] if directions == "both" and not graph.symmetric else [transpose]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _append_nets(
     row_offset: int,
     indptr: NDArray[np.int64],
@@ -178,7 +178,7 @@ def _append_nets(
     return num_nets
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def pin_hash(pin: int) -> np.uint64:
     """Hash one pin; the sum over the pins of a net, modulo 2^64, does not depend on their order.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.matrix.random_numbers import unit
 
@@ -22,20 +22,20 @@ _DE_BRUIJN: Final = np.uint64(0x03F79D71B4CB0A89)
 _NUMBER: Final = np.argsort([((int(_DE_BRUIJN) << bit) & ((1 << 64) - 1)) >> 58 for bit in range(64)])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def bit_of(index: int) -> np.uint64:
     """Return the bit of a part in its word, which is word ``index // WORD_BITS``."""
     # All operands are uint64, because numba promotes a mix of signed and unsigned numbers.
     return np.uint64(1) << np.uint64(index % WORD_BITS)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def lowest_bit(bits: np.uint64) -> np.uint64:
     """Return the lowest bit set; a loop that clears it visits the bits of a word in order."""
     return bits & (~bits + np.uint64(1))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def bit_number(bit: np.uint64) -> int:
     """Return the number of the only bit set, from the top six bits of its product with a de Bruijn sequence.
 
@@ -60,7 +60,7 @@ def cooling(heat: float, passes: int) -> list[float]:
     return [max(0.0, heat * (1 - (number + 1) / max(1, passes - 2))) for number in range(passes)]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def accepts_move(gain: float, heat: float, key: np.uint64, vertex: int) -> bool:
     """Decide whether to make a move: always for a gain, else with a chance of exp(gain / heat), never without heat.
 
@@ -71,7 +71,7 @@ def accepts_move(gain: float, heat: float, key: np.uint64, vertex: int) -> bool:
     return gain > 0 or (heat > 0 and unit(key, np.uint64(vertex)) < np.exp(gain / heat))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_keys(seed: np.uint64, key: NDArray[np.uint64]) -> None:
     begin = mix(seed + np.uint64(0x9E3779B97F4A7C15))
     # ``mix`` is a bijection, so different numbers have different sort keys.

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
@@ -37,6 +36,7 @@ from gnnloom.pipeline.partition.partitioner import LevelSteps
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.kernels import kernel
 
 #: Most rings of a boundary: nets between the cut and the farthest vertex that may move.
 WIDEST = 12
@@ -276,7 +276,7 @@ def _within(ids: NDArray[Any], rows: range) -> NDArray[Any]:
     return ids[np.searchsorted(ids, first) : np.searchsorted(ids, last, side="right")]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mark_cut(block: IncidenceBlock, part: NDArray[np.int32], ring_of: NDArray[np.uint8]) -> int:
     """Mark the nets of a block that are cut with 1; returns the number of their pins."""
     offset, pin, total = block.offset, block.ids, 0
@@ -291,7 +291,7 @@ def mark_cut(block: IncidenceBlock, part: NDArray[np.int32], ring_of: NDArray[np
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rows_of_rings(ring_of: NDArray[np.uint8], first_row: int, first: int, last: int) -> NDArray[np.int64]:
     """Rows with rings from ``first`` to ``last``, of consecutive ones from ``first_row`` on."""
     # Counted before they are listed: a comparison of all at once would take another byte for each.
@@ -307,7 +307,7 @@ def rows_of_rings(ring_of: NDArray[np.uint8], first_row: int, first: int, last: 
     return rows
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ids_of_ring(
     rows: NDArray[np.int64], offset: NDArray[np.int64], ids: NDArray[Any], ring_of: NDArray[np.uint8], ring: int
 ) -> NDArray[Any]:
@@ -325,7 +325,7 @@ def ids_of_ring(
     return found[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_pins(
     nets: NDArray[np.int64], offset: NDArray[np.int64], pin: NDArray[Any], ring_of: NDArray[np.uint8]
 ) -> tuple[int, int]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.clustering import SLOTS, add_pin, remove_pin
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import mix
 
 #: Vertices in more nets than this join no cluster, though others may join theirs.  A hub says as little about which
@@ -22,7 +22,7 @@ _MOST_NETS: Final = 1 << 16
 TABLE_BYTES: Final = (8 + 4 + 8 // 2) * 4 * SLOTS * _MOST_NETS
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def propose_joins(
     block: IncidenceBlock,
     weight: NDArray[np.int64],
@@ -78,13 +78,13 @@ def propose_joins(
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _may_join(weight: int, limit: int, num_nets: int) -> bool:
     """Whether a vertex is neither too heavy for any cluster nor a hub."""
     return weight < limit and num_nets <= _MOST_NETS
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _table_size(block: IncidenceBlock, weight: NDArray[np.int64], limit: int) -> int:
     """A power of two of at least twice the clusters around any vertex of a block that may join one."""
     most = 1
@@ -99,7 +99,7 @@ def _table_size(block: IncidenceBlock, weight: NDArray[np.int64], limit: int) ->
     return size
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _slot(cluster: int, slot_cluster: NDArray[np.int64]) -> np.int64:
     """The place of a cluster in the table, or the free one where it belongs."""
     last = len(slot_cluster) - 1
@@ -109,7 +109,7 @@ def _slot(cluster: int, slot_cluster: NDArray[np.int64]) -> np.int64:
     return slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_scores(
     nets: NDArray[Any],
     rating: NDArray[np.float32],
@@ -142,7 +142,7 @@ def _add_scores(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_cluster(
     own: int,
     weight: int,
@@ -162,7 +162,7 @@ def _best_cluster(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fitting_joins(
     joins: NDArray[np.int64], weight: NDArray[np.int64], load: NDArray[np.int64], limit: int
 ) -> NDArray[np.bool_]:
@@ -185,7 +185,7 @@ def fitting_joins(
     return fits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leave_profiles(updates: NDArray[np.int64], rating: NDArray[np.float32], profile: NDArray[Any]) -> None:
     """Take pins out of the clusters that they leave, in the profiles of their nets.
 
@@ -199,7 +199,7 @@ def leave_profiles(updates: NDArray[np.int64], rating: NDArray[np.float32], prof
             remove_pin(profile[net, 0], profile[net, 1], updates[k, 1])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_profiles(updates: NDArray[np.int64], rating: NDArray[np.float32], profile: NDArray[Any]) -> None:
     """Add pins to the clusters that they join, in the profiles of their nets; see :func:`leave_profiles`."""
     for k in range(len(updates)):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.disk_hypergraph import DiskHypergraph
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Nets with more pins are ignored: they say little about which vertices belong together.
@@ -77,7 +77,7 @@ def block_ratings(block: IncidenceBlock, net_weight: NDArray[np.int64]) -> NDArr
     return np.where(useful, weight / np.maximum(pins - 1, 1), 0).astype(np.float32)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_profiles(
     block: IncidenceBlock,
     rating: NDArray[np.float32],
@@ -100,7 +100,7 @@ def fill_profiles(
                 add_pin(profile[net], count[net], label[block.ids[position]])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
     """Count a pin in a cluster that has a slot or gets a free one; else ignore it."""
     free = -1
@@ -116,7 +116,7 @@ def add_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> No
         count[free] = 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) -> None:
     """Take a pin out of a cluster, if that has a slot."""
     for slot in range(SLOTS):
@@ -127,7 +127,7 @@ def remove_pin(profile: NDArray[Any], count: NDArray[np.int16], cluster: int) ->
                 profile[slot] = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _join_clusters(
     block: IncidenceBlock,
     weight: NDArray[np.int64],
@@ -182,7 +182,7 @@ def _join_clusters(
                     add_pin(profile[net], count[net], best)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _add_scores(
     nets: NDArray[Any],
     rating: NDArray[np.float32],
@@ -199,7 +199,7 @@ def _add_scores(
                 score[cluster] += rating[net] * (count[net, slot] - (cluster == own))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _renumber(label: NDArray[Any]) -> None:
     """Renumber the labels from 0, in the order in which they first occur."""
     number = np.full(len(label), -1, label.dtype)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
@@ -51,6 +50,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.memory import working_memory
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Bytes for each net of a task: hash and number as they are collected, joined and sorted.
@@ -267,7 +267,7 @@ def _contract_nets(task: RangeTask[_Contraction]) -> tuple[int, LaneRuns, Incide
     return task.number, out.written, nets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _contract_block(
     block: IncidenceBlock, label: NDArray[Any], most_pins: int
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.uint64]]:
@@ -348,7 +348,7 @@ def _select(task: RangeTask[tuple[_Contraction, tuple[Incidence, ...]]]) -> tupl
         return task.number, writer.close()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _collect_weights(
     hashed: NDArray[np.uint64], order: NDArray[np.int64], weight: NDArray[np.int64], is_first: NDArray[np.bool_]
 ) -> None:

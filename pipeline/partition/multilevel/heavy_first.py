@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import place_in_order
@@ -31,7 +30,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.disk.numpy_files import map_array
-from gnnloom.storage.kernels import index_of_least
+from gnnloom.storage.kernels import index_of_least, kernel
 from gnnloom.storage.matrix.permutation import permute_by_network
 from gnnloom.storage.matrix.random_numbers import stream_key
 
@@ -161,7 +160,7 @@ def _deal(weight: NDArray[np.int64], count: NDArray[np.int64], parts: int) -> li
     return [weight, offset, *(np.concatenate(each) for each in zip(*runs, strict=True))]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[np.int64]:
     """Deal vertices of one weight, each to the part that is then the lightest, the first of equals.
 
@@ -200,7 +199,7 @@ def share_of_class(weight: int, count: int, load: NDArray[np.int64]) -> NDArray[
     return share
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _places_below(level: int, weight: int, load: NDArray[np.int64], places: NDArray[np.int64]) -> int:
     """Fill ``places``, (num_parts,) int64: vertices that each part takes while it is below a level; returns the sum."""
     total = 0

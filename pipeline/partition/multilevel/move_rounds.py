@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
@@ -65,6 +64,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.disk.files import remove_tree
 from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import mix
 
 #: Classes of the moves between two parts, and the most of all parts together.
@@ -367,7 +367,7 @@ def _class_bytes(moves: int, classes: int) -> int:
     return 9 * NUMBER_BYTES * (merged + min(moves, max(_MERGED_AT_ONCE, merged)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hash_all(value: NDArray[np.int64], key: np.uint64) -> NDArray[np.uint64]:
     hashed = np.empty(len(value), np.uint64)
     for k in range(len(value)):

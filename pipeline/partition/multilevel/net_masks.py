@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_of
@@ -19,6 +18,7 @@ from gnnloom.pipeline.partition.multilevel.incidence import Incidence, Incidence
 from gnnloom.pipeline.partition.multilevel.pieces import PART_BYTES, RangeTask, net_tasks, phase_over
 from gnnloom.pipeline.tasks.phase import Phase
 from gnnloom.storage.disk.numpy_files import create_array_file, map_array
+from gnnloom.storage.kernels import kernel
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _fill_blocks(task: RangeTask[_Fill]) -> None:
         _fill_masks(block, part, position, work.first, mask)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_masks(
     block: IncidenceBlock, part: NDArray[np.int32], position: NDArray[np.int64], first: int, mask: NDArray[np.uint64]
 ) -> None:

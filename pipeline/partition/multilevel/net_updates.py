@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.multilevel.incidence import Incidence
 from gnnloom.pipeline.shuffle.runs import BLOCK_BYTES, Index
 from gnnloom.pipeline.shuffle.shuffle import RunsWriter
-from gnnloom.storage.kernels import count_at_most
+from gnnloom.storage.kernels import count_at_most, kernel
 
 #: Bytes of an update: a net, and the parts or clusters that one of its pins leaves and joins.
 UPDATE_BYTES = 24
@@ -57,7 +56,7 @@ def net_updates(moves: NDArray[np.int64], vertices: Incidence) -> Iterator[NDArr
         yield rows[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill(
     moves: NDArray[np.int64],
     offset: NDArray[np.int64],
@@ -97,7 +96,7 @@ def route_rows(
         out.add(Index.of_offsets(offsets), {name: grouped})
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _group(
     rows: NDArray[np.int64], key: int, stops: NDArray[np.int64], offsets: NDArray[np.int64], grouped: NDArray[np.int64]
 ) -> None:

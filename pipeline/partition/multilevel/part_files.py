@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import choose_for_empty
@@ -25,6 +24,7 @@ from gnnloom.pipeline.partition.multilevel.pieces import (
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.disk.numpy_files import map_array
+from gnnloom.storage.kernels import kernel
 
 
 def copy_phase(source: Path, target: Path, hypergraph: DiskHypergraph) -> Phase:
@@ -168,7 +168,7 @@ def _count(task: RangeTask[_Parts]) -> int:
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_labels(block: IncidenceBlock, label: NDArray[Any], seen: NDArray[np.int64]) -> NDArray[np.int64]:
     """(num_nets,) int64 different labels of the pins of each net of a block.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.adjacency_graph import aligned_rows
@@ -36,6 +35,7 @@ from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.disk.numpy_files import map_array
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.shards.block_ranges import RANGE_ROWS, row_ranges
 
@@ -213,7 +213,7 @@ def _store_weights(task: RangeTask[tuple[Path, str, Path]]) -> tuple[int, int]:
     return total, heaviest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _with_owner(first_row: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> _Rows:
     """Return offsets and columns of rows, ascending, each with its own number among the columns."""
     offset = np.zeros(len(indptr), np.int64)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
@@ -31,7 +30,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Phase, results
 from gnnloom.storage.disk.work_folder import BESIDE, Scratch
 from gnnloom.storage.errors import BudgetError
-from gnnloom.storage.kernels import count_at_most
+from gnnloom.storage.kernels import count_at_most, kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.system_errors import naming
 
@@ -253,7 +252,7 @@ def _sort(task: RangeTask[_Transpose]) -> None:
         write_at(file.fileno(), 8 * (task.rows.start + 1), task.first + np.cumsum(counts))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_keys(block: IncidenceBlock, start: int, row_bits: int, key: NDArray[np.uint64]) -> None:
     """Fill ``key`` for the ids of a block of rows from ``start`` on."""
     row = count_at_most(block.offset, start) - 1
@@ -264,7 +263,7 @@ def _fill_keys(block: IncidenceBlock, start: int, row_bits: int, key: NDArray[np
         key[k] = (np.uint64(block.ids[start + k]) << np.uint64(row_bits)) | np.uint64(block.first_row + row)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter_keys(
     keys: NDArray[np.uint64], row_bits: int, width: int, ends: NDArray[np.int64], scattered: NDArray[np.uint64]
 ) -> None:

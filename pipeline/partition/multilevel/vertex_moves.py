@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, accepts_move, bit_number, bit_of, lowest_bit
 from gnnloom.pipeline.partition.multilevel.incidence import IncidenceBlock
-from gnnloom.storage.kernels import count_below, index_of_least
+from gnnloom.storage.kernels import count_below, index_of_least, kernel
 from gnnloom.storage.matrix.random_numbers import unit
 
 #: A word of masks with every bit set.
@@ -50,7 +49,7 @@ class Moving(NamedTuple):
     key: np.uint64
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_vertices(block: IncidenceBlock, work: Moving) -> int:
     """Visit a block of vertices in order; changes parts, masks and loads, and returns the number of moves."""
     touched = np.zeros(len(work.window), np.int64)
@@ -79,7 +78,7 @@ def move_vertices(block: IncidenceBlock, work: Moving) -> int:
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def propose_moves(block: IncidenceBlock, work: Moving, buckets: int, moves: NDArray[np.int64]) -> int:
     """Choose the moves of a block of vertices, each as if it were the only one; returns how many there are.
 
@@ -113,7 +112,7 @@ def propose_moves(block: IncidenceBlock, work: Moving, buckets: int, moves: NDAr
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _choose(
     vertex: int, source: int, staying: int, touched: NDArray[np.int64], candidates: NDArray[np.int64], work: Moving
 ) -> tuple[int, bool]:
@@ -135,7 +134,7 @@ def _choose(
     return target, gains
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weigh_nets(
     nets: NDArray[Any],
     net_weight: NDArray[np.int64],
@@ -184,7 +183,7 @@ def _weigh_nets(
     return staying, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_target(
     touched: NDArray[np.int64],
     candidates: NDArray[np.int64],
@@ -205,14 +204,14 @@ def _best_target(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lightest(window: NDArray[np.int64], load: NDArray[np.int64], weight: int, limit: int) -> int:
     """Return the index of the lightest part if it has room, else -1."""
     index = index_of_least(load[window])
     return index if load[window[index]] + weight <= limit else -1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _update_masks(nets: NDArray[Any], mask: NDArray[np.uint64], source: int, target: int) -> None:
     """Move a pin of each net from one part to another: exact in the target, cautious in the source."""
     source_word, source_bit = source // WORD_BITS, bit_of(source)
@@ -222,14 +221,14 @@ def _update_masks(nets: NDArray[Any], mask: NDArray[np.uint64], source: int, tar
         _leave(mask, net, source_word, source_bit)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _join(mask: NDArray[np.uint64], net: int, word: int, bit: np.uint64) -> None:
     """Add a pin of a net to a part."""
     mask[net, 1, word] |= mask[net, 0, word] & bit
     mask[net, 0, word] |= bit
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _leave(mask: NDArray[np.uint64], net: int, word: int, bit: np.uint64) -> None:
     """Take a pin of a net out of a part."""
     # With two or more pins there, it is unknown how many remain: both bits stay until the next filling.
@@ -237,7 +236,7 @@ def _leave(mask: NDArray[np.uint64], net: int, word: int, bit: np.uint64) -> Non
         mask[net, 0, word] &= ~bit
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leave_parts(updates: NDArray[np.int64], mask: NDArray[np.uint64]) -> None:
     """Take moving pins out of the masks of their nets; all pins leave before any pin joins another part.
 
@@ -249,14 +248,14 @@ def leave_parts(updates: NDArray[np.int64], mask: NDArray[np.uint64]) -> None:
         _leave(mask, updates[k, 0], updates[k, 1] // WORD_BITS, bit_of(updates[k, 1]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_parts(updates: NDArray[np.int64], mask: NDArray[np.uint64]) -> None:
     """Add moving pins to the masks of their nets; see :func:`leave_parts`."""
     for k in range(len(updates)):
         _join(mask, updates[k, 0], updates[k, 2] // WORD_BITS, bit_of(updates[k, 2]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def accepted_moves(moves: NDArray[np.int64], accepted: NDArray[np.int64], num_parts: int) -> NDArray[np.int64]:
     """(num_accepted, 3) int64 vertex, part that it leaves, and part that it joins, of the moves that are made.
 
@@ -274,7 +273,7 @@ def accepted_moves(moves: NDArray[np.int64], accepted: NDArray[np.int64], num_pa
     return made[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def accept_classes(
     move_class: NDArray[np.int64], weight: NDArray[np.int64], load: NDArray[np.int64], limit: int, buckets: int
 ) -> NDArray[np.bool_]:
@@ -300,7 +299,7 @@ def accept_classes(
     return accepted
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _contains(ascending: NDArray[np.int64], value: int) -> bool:
     index = count_below(ascending, value)
     return bool(index < len(ascending) and ascending[index] == value)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.adjacency_graph import AdjacencyGraph
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
+from gnnloom.storage.kernels import kernel
 
 #: Pins that are formatted at a time, into at most 20 MB of text.
 _CHUNK_PINS = 1 << 20
@@ -81,7 +81,7 @@ def write_lines(file: BinaryIO, offset: NDArray[np.int64], value: NDArray[Any], 
         start = stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _format_lines(offset: NDArray[np.int64], value: NDArray[Any], increment: int, text: NDArray[np.uint8]) -> int:
     """Format non-negative numbers in decimal, separated by blanks; returns the number of bytes."""
     digits = np.empty(_DIGITS, dtype=np.uint8)

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.measure.balance import heaviest_allowed
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, accepts_move, bit_number, cooling, lowest_bit, shuffled
 from gnnloom.pipeline.partition.stochastic.uniform_batches import BatchNets, PinCounts, add_pin, count_bytes, remove_pin
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.random_numbers import stream_key
 
@@ -112,7 +112,7 @@ def _nets_of_vertices(full: Hypergraph) -> tuple[NDArray[np.int64], NDArray[Any]
     return offset, net
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_nets(net_offset: NDArray[np.int64], pin: NDArray[Any], end: NDArray[np.int64], net: NDArray[Any]) -> None:
     """Fill the nets of every vertex; ``end`` is the end of the list of each vertex so far, and is advanced."""
     for number in range(len(net_offset) - 1):
@@ -122,7 +122,7 @@ def _fill_nets(net_offset: NDArray[np.int64], pin: NDArray[Any], end: NDArray[np
             end[pin[position]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pass(
     order: NDArray[np.int64],
     offset: NDArray[np.int64],
@@ -184,7 +184,7 @@ def _pass(
         affinity[:] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weigh(
     nets: NDArray[Any],
     owner: NDArray[np.int64],

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self, cast
 
 import google_crc32c
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.tasks.phase import Needs, Phase, WorkFiles
@@ -23,6 +22,7 @@ from gnnloom.storage.artifacts.whole_graph import WholeGraph, map_whole_graph
 from gnnloom.storage.disk.files import read_json, write_json
 from gnnloom.storage.errors import DamagedWorkError
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.samplers.registry import SAMPLERS
 from gnnloom.storage.sampling.vertex import members
@@ -116,7 +116,7 @@ def _row_checksum(bits: BatchBits, row: int, _: int, __: int) -> int:
     return int(google_crc32c.value(row_bytes))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def is_drawn(bits: NDArray[np.uint8], vertex: int) -> bool:
     """Return whether a vertex is in the batch with these (num_bytes,) bits."""
     return bool((bits[vertex >> 3] >> (vertex & 7)) & 1)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
@@ -27,6 +26,7 @@ from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.phase import Needs, Phase, run
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.ranges import split_range
 
 #: Nonzeros of a task, times its batches and part vectors: it looks at the nonzeros of drawn rows, in about a second.
@@ -176,7 +176,7 @@ def count_batches(task: _VolumeTask) -> int:
     return len(bits)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_batch(
     first_row: int,
     indptr: NDArray[np.int64],

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane, OpenFiles
@@ -29,6 +28,7 @@ from gnnloom.pipeline.tasks.phase import Needs, Phase
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 
 #: Figures of a batch: its nets and their pins; the pins of the piece that lie in this or an earlier batch; and all pins
@@ -267,7 +267,7 @@ def restrict_nets(task: RestrictTask) -> int:
     return sum(num_nets for num_nets, *_ in figures)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _restricted(
     offset: NDArray[np.int64],
     pin: NDArray[Any],

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.partition.model.hypergraph import Hypergraph
 from gnnloom.pipeline.partition.model.moves import WORD_BITS, bit_number, bit_of, lowest_bit
 from gnnloom.pipeline.partition.native.program import NATIVE_LIMIT
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.kernels import kernel
 
 #: Weights are whole numbers; a net and its 2-pin nets share this many units, so this is how fine their ratio is.
 _SCALE = 64
@@ -89,7 +89,7 @@ def count_bytes(num_nets: int, parts: int) -> int:
     return num_nets * (4 * parts + 8 * -(-parts // WORD_BITS))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_pins(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.int32], counts: PinCounts) -> None:
     """Add all pins to the counts."""
     for net in range(len(offset) - 1):
@@ -97,7 +97,7 @@ def _count_pins(offset: NDArray[np.int64], pin: NDArray[Any], part: NDArray[np.i
             add_pin(counts, net, part[pin[position]])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_sent(sender: NDArray[np.int32], counts: PinCounts) -> float:
     """Sum f over the nets and their parts, except for the part of the sender.
 
@@ -118,14 +118,14 @@ def _sum_sent(sender: NDArray[np.int32], counts: PinCounts) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def add_pin(counts: PinCounts, net: int, part: int) -> None:
     """Add a pin of a net to a part."""
     counts.pins[net, part] += 1
     counts.mask[net, part // WORD_BITS] |= bit_of(part)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def remove_pin(counts: PinCounts, net: int, part: int) -> None:
     """Take a pin of a net out of a part."""
     counts.pins[net, part] -= 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.key_sorter import KeyRange, KeySorter, Segment
@@ -18,6 +17,7 @@ from gnnloom.storage.artifacts.csr_group import Window, write_csr_group
 from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.format.array_pieces import ArrayAppender, ArrayForm
 from gnnloom.storage.format.arrays import write_array
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import split_range
 from gnnloom.storage.shards.grid_shards import cell_path, crop_chunk_rows
@@ -136,7 +136,7 @@ def _describe_cell(task: WriteCellTask, nnz: int) -> None:
     write_csr_group(task.writer.path / task.path, task.shape, nnz, Window(first_row, first_column, (n, n)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_rows(keys: NDArray[np.uint64], bits: int, counts: NDArray[np.int64]) -> None:
     """Add the entries of each row to ``counts``."""
     # The high bits of a key are the local row.

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
@@ -24,7 +23,7 @@ from gnnloom.pipeline.tasks.memory import rows_that_fit
 from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.storage.kernels import count_at_most
+from gnnloom.storage.kernels import count_at_most, kernel
 
 #: Most entries of one run: 32 MiB of keys and 16 MiB of weights.
 MAX_RUN_ENTRIES = 1 << 22
@@ -128,7 +127,7 @@ def scattered(
     return offsets, scattered_key, scattered_value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rows_of(indptr: NDArray[np.int64], start: int, stop: int) -> Positions:
     """Return the (stop - start,) local rows of the entries ``start`` to ``stop``."""
     out = np.empty(stop - start, dtype=np.int64)
@@ -142,7 +141,7 @@ def rows_of(indptr: NDArray[np.int64], start: int, stop: int) -> Positions:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _locate(
     row: Positions,
     column: Positions,
@@ -163,7 +162,7 @@ def _locate(
         key[k] = (np.uint64(row[k] - i * size // rows) << np.uint64(bits)) | np.uint64(column[k] - j * size // columns)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter(
     cell: NDArray[np.int32],
     key: NDArray[np.uint64],

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from gnnloom.pipeline.shards.grid.grid_cells import cell_name
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces, GridPlan
 from gnnloom.pipeline.shards.grid.grid_vertex_routing import bucket_prefix, create_order
 from gnnloom.pipeline.shards.grid.part_order import PartOrder
+from gnnloom.pipeline.shards.shard_keys import grid_shards_key
 from gnnloom.pipeline.shards.shard_options import PERMUTATIONS, GridOptions
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
@@ -24,25 +24,11 @@ from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.shards.grid_shards import GridShards
 from gnnloom.storage.wording import counted
 
 __all__ = ["PERMUTATIONS", "GridOptions", "grid_shards_key", "shard_grid"]
-
-
-def grid_shards_key(
-    options: GridOptions, inputs: Mapping[str, str], parts: int | None = None, method: str | None = None
-) -> str:
-    """Compute the key of the artifact that :func:`shard_grid` makes or finds.
-
-    Args:
-        options: grid, permutation and seed.
-        inputs: kind to key of the graph and, if there are any, the vertices and the partition.
-        parts: number of parts of the partition, for permutation ``partition``.
-        method: method of the partition, likewise.
-    """
-    return artifact_key("shards", options.parameters(parts, method), inputs)
 
 
 @repairing

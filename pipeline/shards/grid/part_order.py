@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.storage.artifacts.partition import Partition
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import PARTITION_ORDER
 
 
@@ -74,7 +74,7 @@ def _positions(partition: Partition) -> Iterator[NDArray[np.int64]]:
         yield _assign_positions(stored.read(start, stop), next_position)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _assign_positions(part: NDArray[np.int32], next_position: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions of the next vertices and advance ``next_position``, the first free one of each part."""
     positions = np.empty(len(part), np.int64)

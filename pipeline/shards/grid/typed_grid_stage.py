@@ -11,7 +11,8 @@ from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.shards.grid.grid_plan import GridPlaces
 from gnnloom.pipeline.shards.grid.typed_grid_plan import TypedGridPlaces, TypedGridPlan, relation_cell_name
 from gnnloom.pipeline.shards.relation_entries import edge_columns
-from gnnloom.pipeline.shards.shard_options import GridOptions
+from gnnloom.pipeline.shards.shard_keys import typed_grid_inputs
+from gnnloom.pipeline.shards.shard_options import GridOptions, check_typed_grid
 from gnnloom.pipeline.shards.shard_source import type_dims, type_facts
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
@@ -21,8 +22,7 @@ from gnnloom.storage.artifacts.typed.typed_graph import Relation, TypedGraph
 from gnnloom.storage.artifacts.typed.union import BACKWARD, TypedMatrices, UnionSpec
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.shards.typed_grid_shards import TypedGridShards
 
@@ -65,19 +65,6 @@ def shard_typed_grid(
         return TypedGridShards(writer.commit(names, {"vertex": graph.num_vertices}, _facts(plan, graph, data)))
 
 
-def check_typed_grid(options: GridOptions) -> None:
-    """Refuse a permutation that follows a partition.
-
-    Raises:
-        InputError: the permutation does.
-    """
-    if options.permutation == "partition":
-        raise InputError(
-            "permutation 'partition': grid shards of a graph with types have a keyed order so far; choose none, single"
-            " or double"
-        )
-
-
 def typed_grid_plan(
     graph: TypedGraph,
     reverses: Reverses | None,
@@ -90,25 +77,6 @@ def typed_grid_plan(
     columns = {each.name: edge_columns(each) for each in graph.relations}
     data = {name: VertexSizes.of(each) for name, each in sorted(vertices.items())}
     return TypedGridPlan(TypedSizes.of(graph, reverses), columns, data, options, memory, places)
-
-
-def typed_grid_inputs(graph: str, vertices: Mapping[str, str]) -> dict[str, str]:
-    """Kind to key of everything that the grid shards of a graph with types are made from.
-
-    Args:
-        graph: its key.
-        vertices: keys of the vertex data by type.
-    """
-    return {"graph": graph} | {f"vertices/{name}": vertices[name] for name in sorted(vertices)}
-
-
-def typed_grid_shards_key(options: GridOptions, inputs: Mapping[str, str]) -> str:
-    """Key of the artifact that :func:`shard_typed_grid` makes or finds.
-
-    Args:
-        inputs: result of :func:`typed_grid_inputs`.
-    """
-    return artifact_key("shards", options.parameters(), inputs, TYPED_VERSION)
 
 
 def _facts(plan: TypedGridPlan, graph: TypedGraph, data: Mapping[str, Vertices]) -> dict[str, Any]:

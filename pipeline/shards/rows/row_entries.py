@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import OpenFiles
 from gnnloom.pipeline.external_sort.radix import sort_keys
 from gnnloom.pipeline.shards.relation_entries import INDICES
 from gnnloom.pipeline.shards.rows.row_routed import DATA, RoutedMatrix, RoutedRank, gather_ranges
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.distinct import distinct
 from gnnloom.storage.matrix.ranges import Span
@@ -294,7 +294,7 @@ def row_spans(nonzeros: NDArray[np.int64], most: int) -> Iterator[Span]:
         start, before = stop, int(end[stop - 1])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_rows(
     elements: NDArray[Any], nonzeros: NDArray[np.int64], target: NDArray[np.int64], out: NDArray[Any]
 ) -> None:
@@ -349,7 +349,7 @@ def foreign_columns(
     yield distinct(np.concatenate([merged, *waiting]), overwrite=True)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _select_foreign(columns: NDArray[Any], slot: NDArray[Any], first: int, stop: int, foreign: NDArray[Any]) -> int:
     """List the columns whose slots are not in a range; returns how many."""
     count = 0
@@ -360,7 +360,7 @@ def _select_foreign(columns: NDArray[Any], slot: NDArray[Any], first: int, stop:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _select_outside(columns: NDArray[Any], first: int, stop: int, foreign: NDArray[Any]) -> int:
     """List the columns that are not in a range; returns how many."""
     count = 0
@@ -371,7 +371,7 @@ def _select_outside(columns: NDArray[Any], first: int, stop: int, foreign: NDArr
 
 
 # The arrays are taken from their tuples once: in the loops, each would be counted as one more reference.
-@njit(cache=True, nogil=True)
+@kernel
 def _split(
     given: RowBatch,
     by_number: NDArray[Any],
@@ -405,7 +405,7 @@ def _split(
     return num_own
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _split_outside(given: RowBatch, by_id: NDArray[Any], first: int, stop: int, own: SplitRows, halo: SplitRows) -> int:
     """The same as :func:`_split` of a rank whose vertices are ``first`` to ``stop`` (exclusive)."""
     begin, length, indices, data, _ = given
@@ -445,7 +445,7 @@ def _sort_rows(rows: SplitRows, num_columns: int) -> None:
     _take_columns(keys, bits, rows.column)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _are_sorted(end: NDArray[np.int64], column: NDArray[Any]) -> bool:
     begin = 0
     for stop in end:
@@ -456,7 +456,7 @@ def _are_sorted(end: NDArray[np.int64], column: NDArray[Any]) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _make_keys(end: NDArray[np.int64], column: NDArray[Any], bits: int, keys: NDArray[np.uint64]) -> int:
     """Join each column, in the lowest ``bits`` bits, with the number of its row above them; returns the rows."""
     begin = num_rows = 0
@@ -469,7 +469,7 @@ def _make_keys(end: NDArray[np.int64], column: NDArray[Any], bits: int, keys: ND
     return num_rows
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take_columns(keys: NDArray[np.uint64], bits: int, column: NDArray[Any]) -> None:
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     for k in range(keys.size):
@@ -508,7 +508,7 @@ class Places:
         return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_places(
     ascending: NDArray[Any],
     first: int,

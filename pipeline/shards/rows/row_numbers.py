@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.shuffle.mapped_vectors import map_vector, write_vector
 from gnnloom.storage.artifacts.partition import Partition
 from gnnloom.storage.errors import CorruptError
 from gnnloom.storage.format.arrays import ArrayReader
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 
@@ -198,7 +198,7 @@ class _Cut:
                 self.bounds[first + number] = self._offsets[part] + row_end[group] - left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin_ranges(
     part: NDArray[np.int32],
     size: NDArray[np.int64],
@@ -310,7 +310,7 @@ def _merge_counts(
     return keys, total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _number(group: NDArray[Any], following: NDArray[np.int64], slot: NDArray[Any]) -> None:
     """Give each vertex the next slot of its group; ``following`` is updated."""
     for k in range(len(group)):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.external_sort.lanes import Lane
@@ -25,6 +24,7 @@ from gnnloom.pipeline.tasks.phase import Task
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.format.artifact import Artifact
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.csr import index_dtype
 from gnnloom.storage.matrix.ranges import Span
 from gnnloom.storage.shards.typed_row_shards import BLOCKS, REPLICATED
@@ -315,7 +315,7 @@ def _order(position: NDArray[np.int64]) -> NDArray[np.int64] | None:
     return np.argsort(position, kind="stable")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_ranges(
     entries: NDArray[Any], begin: NDArray[np.int64], length: NDArray[np.int64], total: int
 ) -> NDArray[Any]:

@@ -5,15 +5,14 @@ The shards serve the point-to-point exchange of Demirci, Haldar, Ferhatosmanoglu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from gnnloom.pipeline.matrix_sort.transpose import transpose_graph
 from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_routed import ROW_STEPS, RowSteps
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
+from gnnloom.pipeline.shards.shard_keys import row_parameters
 from gnnloom.pipeline.shards.shard_options import REORDERS
 from gnnloom.pipeline.shards.shard_source import ShardSource, find_vertices
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
@@ -24,7 +23,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.meters import one_step
 from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.storage.wording import counted
@@ -62,7 +61,7 @@ def shard_rows(
         )
     keys = {"graph": graph.artifact.key, "partition": partition.artifact.key}
     keys |= {"vertices": vertices.artifact.key} if vertices else {}
-    parameters = _parameters(partition.num_parts, partition.method, reorder)
+    parameters = row_parameters(partition.num_parts, partition.method, reorder)
     with ArtifactWriter.begin(dataset.path, "shards", parameters, keys, cluster.scratch) as writer:
         if writer.is_complete:
             return RowShards(Artifact(writer.path))
@@ -98,21 +97,3 @@ def shard_rows(
             "quality": partition.quality,
         }
         return RowShards(writer.commit(run(phases, cluster, writer), dimensions, facts))
-
-
-def row_shards_key(parts: int, method: str, inputs: Mapping[str, str], reorder: str = "none") -> str:
-    """Compute the key of the artifact that :func:`shard_rows` makes or finds.
-
-    Args:
-        parts: number of parts of the partition.
-        method: method of the partition.
-        inputs: kind to key of the graph, the partition and, if there are any, the vertices.
-        reorder: order of a rank's rows.
-    """
-    return artifact_key("shards", _parameters(parts, method, reorder), inputs)
-
-
-def _parameters(parts: int, method: str, reorder: str) -> dict[str, Any]:
-    # Keys name an order only if the rows have one.
-    ordered = {} if reorder == "none" else {"reorder": reorder}
-    return {"layout": "row", "parts": parts, "method": method, **ordered}

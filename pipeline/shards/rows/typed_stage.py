@@ -14,6 +14,7 @@ from gnnloom.pipeline.shards.rows.row_numbers import VertexNumbers
 from gnnloom.pipeline.shards.rows.row_plan import row_phases
 from gnnloom.pipeline.shards.rows.row_routed import ROW_STEPS, RowSteps
 from gnnloom.pipeline.shards.rows.row_shuffles import RowPlaces, range_sizes
+from gnnloom.pipeline.shards.shard_keys import typed_inputs, typed_row_parameters
 from gnnloom.pipeline.shards.shard_source import ShardSource, type_dims, type_facts
 from gnnloom.pipeline.tasks.cluster import Cluster, for_few
 from gnnloom.pipeline.tasks.phase import repairing, run
@@ -27,7 +28,7 @@ from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.groups import write_group
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, artifact_key
+from gnnloom.storage.format.artifact import Artifact, ArtifactWriter
 from gnnloom.storage.format.schema import TYPED_VERSION
 from gnnloom.storage.meters import one_step
 from gnnloom.storage.shards.typed_row_shards import REPLICATED, TypedRowShards
@@ -66,7 +67,7 @@ def shard_typed_rows(
     inputs = typed_inputs(graph.artifact.key, partition.artifact.key, keys)
     is_symmetric = bool(partition.artifact.parameters.get("reverse", False))
     asked = tuple(partition.artifact.parameters.get("replicate", ()))
-    parameters = _parameters(partition.num_parts, partition.method, reverse=is_symmetric, replicate=asked)
+    parameters = typed_row_parameters(partition.num_parts, partition.method, reverse=is_symmetric, replicate=asked)
     with ArtifactWriter.begin(dataset.path, "shards", parameters, inputs, cluster.scratch, TYPED_VERSION) as writer:
         if writer.is_complete:
             return TypedRowShards(Artifact(writer.path))
@@ -108,36 +109,10 @@ def shard_typed_rows(
         return TypedRowShards(writer.commit(names, dimensions, facts))
 
 
-def typed_inputs(graph: str, partition: str, vertices: Mapping[str, str]) -> dict[str, str]:
-    """Kind to key of everything that typed row shards are made from.
-
-    Args:
-        graph, partition: their keys.
-        vertices: keys of the vertex data by type.
-    """
-    return {"graph": graph, "partition": partition} | {f"vertices/{name}": vertices[name] for name in sorted(vertices)}
-
-
 def replicating_spec(partition: Partition) -> UnionSpec:
     """The union that a partition exchanges rows for: without the columns of the types whose rows every rank holds."""
     direction = BOTH if partition.artifact.parameters.get("reverse") else FORWARD
     return UnionSpec(direction, tuple(partition.quality.get("replicated_types", ())))
-
-
-def typed_row_shards_key(
-    parts: int, method: str, inputs: Mapping[str, str], *, reverse: bool, replicate: tuple[str, ...] = ()
-) -> str:
-    """Key of the artifact that :func:`shard_typed_rows` makes or finds.
-
-    Args:
-        parts: number of parts of the partition.
-        method: method of the partition.
-        inputs: keys of the graph, the partition, and the vertex data as ``vertices/TYPE``.
-        reverse: whether the partition counts the reverses of the relations.
-        replicate: types that the partition was asked to replicate, or ``auto``.
-    """
-    parameters = _parameters(parts, method, reverse=reverse, replicate=replicate)
-    return artifact_key("shards", parameters, inputs, TYPED_VERSION)
 
 
 def typed_source(
@@ -154,11 +129,6 @@ def typed_source(
     columns = {each.name: edge_columns(each) for each in graph.relations}
     data = {name: VertexSizes.of(each) for name, each in vertices.items()}
     return ShardSource.of_types(TypedSizes.of(graph, reverses), spec, GraphSizes.of(union), columns, data)
-
-
-def _parameters(parts: int, method: str, *, reverse: bool, replicate: tuple[str, ...]) -> dict[str, Any]:
-    chosen = {"layout": "row", "parts": parts, "method": method} | ({"reverse": True} if reverse else {})
-    return chosen | ({"replicate": list(replicate)} if replicate else {})
 
 
 def _relation_facts(placed: PlacedMatrix) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources import generators as room
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.storage.descriptors import load_descriptors
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.option import Option
 
@@ -70,7 +70,7 @@ def generators() -> Mapping[str, Generator]:
     return load_descriptors(room, "GENERATOR", "gnnloom.generators", Generator)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scramble_ids(ids: NDArray[np.int64], size: int, key: np.uint64) -> None:
     """Replace ids by their images under a keyed bijection, in place.
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_size, scramble_ids
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.random_numbers import stream_key, unit
 from gnnloom.storage.option import Option
 
@@ -100,7 +100,7 @@ class LatticeEdges:
             yield EdgeChunk(source, target)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _make_edges(
     key: np.uint64,
     start: int,

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import MOST_VERTICES, SEED, Generator, check_size, scramble_ids
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import mix
 from gnnloom.storage.matrix.random_numbers import stream_key
 from gnnloom.storage.option import Option
@@ -130,7 +130,7 @@ def alias_table(probability: NDArray[np.float64]) -> tuple[NDArray[np.uint64], N
     return np.round(np.array(share) * (1 << _DRAW_BITS)).astype(np.uint64), np.array(other, np.uint64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _descend(
     key: np.uint64,
     start: int,

@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.generators.generator import SEED, Generator, check_size
 from gnnloom.pipeline.sources.source import CHUNK_EDGES, MOST_COLUMNS, EdgeChunk, SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import KeyedPermutation
 from gnnloom.storage.matrix.random_numbers import normal, stream_key, uniform, unit
 from gnnloom.storage.option import Option
@@ -175,7 +175,7 @@ def split_codes(draw: NDArray[np.float64], train: float, valid: float) -> NDArra
     return codes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw_slots(
     key: np.uint64,
     start: int,
@@ -201,7 +201,7 @@ def _draw_slots(
         target[k] = _slot(block_draw, unit(key, counter + np.uint64(3)), num_vertices, num_blocks, power)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _slot(block_draw: float, draw: float, num_vertices: int, num_blocks: int, power: float) -> Any:
     """A slot: one draw determines the community, the other the vertex in it."""
     block: Any = min(np.int64(block_draw * num_blocks), num_blocks - 1)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
 from gnnloom.pipeline.sources.parsers.numerals import (
@@ -41,6 +40,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
     parse_value,
     skip_blanks,
 )
+from gnnloom.storage.kernels import kernel
 
 #: Lines that begin with ``#`` or ``%`` after the first edge are edges, unless a blank follows: then they are faults.
 DOUBTFUL: Final = -1
@@ -71,19 +71,19 @@ REASONS = {
 _BACKSLASH: Final = ord("\\")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_separator(byte: int, separator: int) -> bool:
     return byte == separator or (separator == SPACE and byte == TAB)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _skip_blanks(text: Any, at: int, separator: int) -> int:
     while text[at] == SPACE or (text[at] == TAB and separator != TAB):
         at += 1
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _next_field(text: Any, at: int, separator: int) -> int:
     """Skip blanks and at most one separator; if there is no separator, only blanks."""
     at = _skip_blanks(text, at, separator)
@@ -92,13 +92,13 @@ def _next_field(text: Any, at: int, separator: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_separated(text: Any, at: int, after: int, separator: int) -> bool:
     """Whether a separator is between a field and the next one: blanks alone do not separate fields with commas."""
     return after > at and (separator == SPACE or has_byte(text, at, after, separator))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy_quoted(text: Any, at: int, out: Any, stop: int) -> tuple[int, int, int]:
     """Like :func:`_copy_name`, starting after the opening quote."""
     while True:
@@ -114,7 +114,7 @@ def _copy_quoted(text: Any, at: int, out: Any, stop: int) -> tuple[int, int, int
         at += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tuple[int, int, int]:
     """Copy a field; returns the position after it, the end of the copy, and the fault (0: none)."""
     stop, wrong = first, 0
@@ -135,14 +135,14 @@ def _copy_name(text: Any, at: int, separator: int, out: Any, first: int) -> tupl
     return at, stop, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_blank_field(text: Any, first: int, stop: int) -> bool:
     while first < stop and (is_blank(text[first]) or text[first] == RETURN):
         first += 1
     return bool(first == stop)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_missing(text: Any, first: int, stop: int) -> bool:
     """Whether a field has only blanks, or is one of :data:`MISSING_WORDS`, in upper or lower case."""
     size = stop - first
@@ -160,7 +160,7 @@ def is_missing(text: Any, first: int, stop: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _begins_word(byte: int) -> bool:
     """Whether one of the words begins with a byte; most names do not, and are not compared."""
     found = False
@@ -169,7 +169,7 @@ def _begins_word(byte: int) -> bool:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lacks_id(text: Any, first: int, stop: int) -> bool:
     """Whether a field has no id: it is missing, or a single sign that stands for a missing value."""
     byte = text[first]
@@ -177,20 +177,20 @@ def lacks_id(text: Any, first: int, stop: int) -> bool:
     return (stop - first == 1 and is_sign) or is_missing(text, first, stop)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lower(byte: int) -> int:
     """A byte of ASCII in lower case."""
     return byte | LOWER if ord("A") <= byte <= ord("Z") else byte
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _may_be_comment(text: Any, at: int) -> Any:
     """Whether a line begins with a sign of comments that is followed by itself, a blank or the end of the line."""
     after = text[at + 1]
     return (text[at] == HASH or text[at] == PERCENT) and (after == text[at] or is_blank(after) or is_end(text, at + 1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_pair(
     text: Any, at: int, separator: int, source: Any, first: int, target: Any, second: int
 ) -> tuple[int, int, int, int]:
@@ -207,7 +207,7 @@ def _parse_pair(
     return at, source_stop, target_stop, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _has_escape(text: Any, line: int, stop: int, separator: int) -> bool:
     """Whether a line has a backslash before a separator and no double quotes."""
     found = False
@@ -218,7 +218,7 @@ def _has_escape(text: Any, line: int, stop: int, separator: int) -> bool:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_rest(
     text: Any, line: int, at: int, separator: int, weighted: bool, extra: bool, exact: bool
 ) -> tuple[float, int]:
@@ -245,7 +245,7 @@ def _parse_rest(
     return weight, 0 if extra else EXTRA
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_names(
     text: Any,
     separator: int,
@@ -307,7 +307,7 @@ def parse_names(
     return count, size, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_keyed(
     text: Any, separator: int, missing: bool, words: Any, codes: Any, names: Any, offset: Any, values: Any, line_at: Any
 ) -> tuple[int, int, int]:
@@ -346,7 +346,7 @@ def parse_keyed(
     return count, size, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_values(
     text: Any, at: int, separator: int, missing: bool, words: Any, codes: Any, row: Any
 ) -> tuple[int, int]:

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import extending, njit, types
 from numpy.typing import NDArray
+
+from gnnloom.storage.kernels import Kernel, kernel
 
 # Faults of a line; 0 means none.
 NO_ID, NEGATIVE, TOO_LARGE, ONE_ID, EXTRA, NO_NUMBER, NOT_FINITE, BEYOND, TOO_FEW, TOO_MANY, EMPTY = range(1, 12)
@@ -52,9 +52,6 @@ HASH, PERCENT, PLUS, COMMA, MINUS, POINT, ZERO = 35, 37, 43, 44, 45, 46, 48
 QUOTE, SEMICOLON = 34, 59
 LOWER = 32  # the bit that makes an upper-case letter lower-case
 
-#: Typed as Any because numba's annotations make callers pass the typing context.
-_intrinsic: Any = extending.intrinsic
-
 #: Length of the longest run of digits that cannot overflow int64.
 SAFE_DIGITS = 18
 #: Beyond these exponents of ten, a number of up to 19 digits is zero or infinite in float32.
@@ -74,18 +71,28 @@ def _power_pairs() -> tuple[Any, Any]:
 _POWER_HIGH, _POWER_LOW = _power_pairs()
 
 
+def _load_digits() -> Any:
+    from gnnloom.pipeline.sources.parsers.eight_digits import up_to_eight_digits  # noqa: PLC0415 - imports numba
+
+    return up_to_eight_digits
+
+
+#: The number formed by the leading digits of the next eight bytes of a text, and the number of those digits.
+up_to_eight_digits = Kernel(_load_digits)
+
+
 def is_count(word: str) -> bool:
     """Whether a word of a header is a number from 0 on that fits int64; Python also calls a superscript a digit."""
     return word.isascii() and word.isdigit() and len(word) <= SAFE_DIGITS
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def is_blank(byte: int) -> bool:
     """Whether a byte is a space or a tab."""
     return byte == SPACE or byte == TAB  # noqa: PLR1714 - faster than a tuple in numba
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def skip_blanks(text: Any, at: int) -> int:
     """Skip spaces and tabs."""
     while is_blank(text[at]):
@@ -93,7 +100,7 @@ def skip_blanks(text: Any, at: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def skip_separator(text: Any, at: int) -> int:
     """Skip spaces and tabs, and at most one comma among them."""
     while is_blank(text[at]):
@@ -105,13 +112,13 @@ def skip_separator(text: Any, at: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_end(text: Any, at: int) -> Any:
     """Whether a line ends here, with LF or CR LF."""
     return text[at] == FEED or (text[at] == RETURN and text[at + 1] == FEED)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_line(text: Any, at: int) -> int:
     """Position of the next line."""
     while text[at] != FEED:
@@ -119,55 +126,7 @@ def next_line(text: Any, at: int) -> int:
     return at + 1
 
 
-@_intrinsic  # type: ignore[untyped-decorator]
-def _load_eight(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """Load eight bytes as one little-endian word, aligned or not."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(64).as_pointer())
-        word = builder.load(pointer)
-        # Otherwise LLVM assumes the natural alignment of a word of eight bytes.
-        word.align = 1
-        return word
-
-    return types.uint64(text, types.intp), codegen
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def _trailing_zeros(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """Number of zero bits below the lowest one bit of a word that is not 0."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), codegen
-
-
-@njit(cache=True, nogil=True, inline="always")
-def up_to_eight_digits(text: Any, at: int) -> tuple[Any, Any]:
-    """The number formed by the leading digits of the next eight bytes, and the number of those digits.
-
-    All bytes are processed at once. After the exclusive or, a digit is 0 to 9. Adding 0x76 sets the high bit of every
-    byte that is greater; a carry only affects bytes after the first that is not a digit. Three multiplications then
-    combine pairs, fours and eights (Lemire, "Quickly parsing eight digits", 2018).
-    """
-    digits = _load_eight(text, at) ^ np.uint64(0x3030303030303030)
-    others = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(0x8080808080808080)
-    count = np.uint64(8)
-    if others:
-        count = _trailing_zeros(others) >> np.uint64(3)
-        if count == 0:
-            return 0, 0
-        # The first digit is in the lowest byte: shifting up makes the missing digits leading zeros.
-        digits <<= np.uint64(64) - (count << np.uint64(3))
-    digits = digits * np.uint64(10) + (digits >> np.uint64(8))
-    low = (digits & np.uint64(0x000000FF000000FF)) * np.uint64(0x000F424000000064)
-    high = ((digits >> np.uint64(16)) & np.uint64(0x000000FF000000FF)) * np.uint64(0x0000271000000001)
-    return np.int64((low + high) >> np.uint64(32)), np.int64(count)
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
     """Parse an id; returns it, the position after it, and the fault (0: none)."""
     first = at
@@ -191,7 +150,7 @@ def parse_id(text: Any, at: int) -> tuple[Any, int, int]:
     return value, at, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_vertex(text: Any, at: int, strict: bool) -> tuple[Any, int, int]:
     """Parse an id, perhaps in double quotes or followed by a point and zeros; returns what :func:`parse_id` does.
 
@@ -215,7 +174,7 @@ def parse_vertex(text: Any, at: int, strict: bool) -> tuple[Any, int, int]:
     return value, stop, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_named(text: Any, at: int, sign: float) -> tuple[float, int, int]:
     """Parse NaN or infinity in upper or lower case."""
     if text[at] != FEED and text[at + 1] != FEED:
@@ -234,7 +193,7 @@ def _parse_named(text: Any, at: int, sign: float) -> tuple[float, int, int]:
     return 0.0, at, NO_NUMBER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_exponent(text: Any, at: int) -> tuple[int, int, int]:
     """Parse the exponent after an "e"; returns it, the position after it, and the fault (0: none)."""
     negative = text[at] == MINUS
@@ -251,7 +210,7 @@ def _parse_exponent(text: Any, at: int) -> tuple[int, int, int]:
     return -exponent if negative else exponent, at, 0 if at > first else NO_NUMBER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _two_product(a: float, b: float) -> tuple[float, float]:
     """The double nearest to ``a * b`` and the rounding error (Dekker 1971, with Veltkamp's splitting)."""
     # Exact only in the order given, so these kernels must not use fastmath.
@@ -264,7 +223,7 @@ def _two_product(a: float, b: float) -> tuple[float, float]:
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scale(mantissa: int, exponent: int) -> Any:
     """``mantissa * 10^exponent`` for up to 18 digits, rounded."""
     if mantissa == 0 or exponent < _MIN_EXPONENT:
@@ -275,7 +234,7 @@ def scale(mantissa: int, exponent: int) -> Any:
     return product + rest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scaled(mantissa: int, exponent: int) -> tuple[float, float]:
     """``mantissa * 10^exponent`` for up to 18 digits, as a sum of two doubles with an error below 2^-100."""
     # Below 10^18, the double nearest to the mantissa fits int64, so the difference is exact.
@@ -286,7 +245,7 @@ def _scaled(mantissa: int, exponent: int) -> tuple[float, float]:
     return product, error + (high * power_low + low * power)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_number(text: Any, at: int) -> tuple[float, int, int]:
     """Parse a decimal number; returns it as a double, the position after it, and the fault (0: none).
 
@@ -325,7 +284,7 @@ def parse_number(text: Any, at: int) -> tuple[float, int, int]:
     return sign * scale(mantissa, exponent), at, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_value(text: Any, at: int, exact: bool) -> tuple[float, int, int]:
     """Parse the value of an edge, perhaps in double quotes; returns what :func:`parse_number` does.
 
@@ -349,7 +308,7 @@ def parse_value(text: Any, at: int, exact: bool) -> tuple[float, int, int]:
     return value, after, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _has_all_digits(text: Any, at: int, value: float) -> Any:
     """Whether the parsed double, rounded to the number of written digits, is the same decimal; ignores the sign."""
     at += text[at] == MINUS or text[at] == PLUS
@@ -390,7 +349,7 @@ def word_numbers(words: Iterable[str]) -> NDArray[np.int64]:
     return np.array([sum((ord(at) - ord("a") + 1) << 5 * k for k, at in enumerate(word)) for word in words], np.int64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_byte(text: Any, start: int, stop: int, byte: int) -> bool:
     """Whether a byte is among some of a text."""
     while start < stop and text[start] != byte:
@@ -398,7 +357,7 @@ def has_byte(text: Any, start: int, stop: int, byte: int) -> bool:
     return start < stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_cell(text: Any, at: int, words: Any, codes: Any) -> tuple[float, int, int]:
     """Parse a number or a known word, in any case and perhaps in double quotes; returns as :func:`parse_number`.
 

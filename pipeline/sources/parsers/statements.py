@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, name_fault
 from gnnloom.pipeline.sources.parsers.numerals import FEED, HASH, MINUS, POINT, QUOTE, RETURN, SPACE, TAB
+from gnnloom.storage.kernels import kernel
 
 #: Faults of statements; 0 means none.
 NO_SUBJECT, NO_PREDICATE, NO_OBJECT, NO_POINT, AFTER_POINT, OPEN_IRI, BAD_IRI, BAD_LABEL, OPEN_LITERAL = range(1, 10)
@@ -57,7 +57,7 @@ _AT, _CARET, _LOWER_U, _UPPER_U = ord("@"), ord("^"), ord("u"), ord("U")
 _ESCAPED = np.frombuffer(rb"tbnrf\"'" + b"\\", np.uint8)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_statements(
     text: Any,
     wanted: Any,
@@ -127,7 +127,7 @@ def parse_statements(
     return count, size, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _skip(text: Any, at: int) -> int:
     """Position after blanks; a carriage return is one."""
     while text[at] == SPACE or text[at] == TAB or text[at] == RETURN:
@@ -135,7 +135,7 @@ def _skip(text: Any, at: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _next(text: Any, at: int) -> int:
     """Position of the next line."""
     while text[at] != FEED:
@@ -143,7 +143,7 @@ def _next(text: Any, at: int) -> int:
     return at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_equal(names: Any, start: int, stop: int, word: Any) -> bool:
     at = 0
     while at < len(word) and start + at < stop and names[start + at] == word[at]:
@@ -151,7 +151,7 @@ def _is_equal(names: Any, start: int, stop: int, word: Any) -> bool:
     return at == len(word) and start + at == stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _skip_end(text: Any, at: int) -> tuple[int, int]:
     """Skip the point of a statement and a comment; returns the position of the next line and the fault."""
     if text[at] != POINT:
@@ -162,7 +162,7 @@ def _skip_end(text: Any, at: int) -> tuple[int, int]:
     return _next(text, at), 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy_node(text: Any, at: int, suffix: Any, out: Any, first: int, missing: int) -> tuple[int, int, int]:
     """Copy an IRI or a label; returns the position after it, the end of the copy, and the fault.
 
@@ -176,7 +176,7 @@ def _copy_node(text: Any, at: int, suffix: Any, out: Any, first: int, missing: i
     return at, first, missing
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy_iri(text: Any, at: int, out: Any, first: int) -> tuple[int, int, int]:
     at, stop = at + 1, first
     while text[at] != _GREATER:
@@ -205,7 +205,7 @@ def _copy_iri(text: Any, at: int, out: Any, first: int) -> tuple[int, int, int]:
     return at + 1, stop, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy_label(text: Any, at: int, suffix: Any, out: Any, first: int) -> tuple[int, int, int]:
     """As :func:`_copy_node`, for a blank node. Points at the end of a label are not part of it."""
     end = at + 2
@@ -227,14 +227,14 @@ def _copy_label(text: Any, at: int, suffix: Any, out: Any, first: int) -> tuple[
     return end, stop, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_letter(byte: int) -> bool:
     """Whether a byte is a letter, a digit, ``_``, ``:`` or part of a character beyond ASCII."""
     lower = byte | 32
     return ord("a") <= lower <= ord("z") or ord("0") <= byte <= _COLON or byte == _UNDERSCORE or byte >= 0x80
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _skip_literal(text: Any, at: int, scratch: Any, scratch_at: int) -> tuple[int, int]:
     """Skip a literal with its language or datatype; returns the position after it, and the fault.
 
@@ -269,7 +269,7 @@ def _skip_literal(text: Any, at: int, scratch: Any, scratch_at: int) -> tuple[in
     return at, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _escaped(text: Any, at: int) -> tuple[int, int, int]:
     """The character that an escape at a position stands for; returns the position after it, it, and the fault."""
     if text[at + 1] == _LOWER_U:
@@ -293,7 +293,7 @@ def _escaped(text: Any, at: int) -> tuple[int, int, int]:
     return at, character, NO_CHARACTER if is_surrogate or character > 0x10FFFF else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _put(character: int, out: Any, stop: int) -> int:
     """Write a character in UTF-8, which is never longer than its escape; returns the end."""
     if character < 0x80:

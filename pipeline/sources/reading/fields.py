@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.parsers.name_parser import is_missing
@@ -41,6 +40,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.times import TimeForm, parse_time
+from gnnloom.storage.kernels import kernel
 
 #: Faults of times are numbered from here on.
 _TIME_FAULTS: Final = 200
@@ -156,7 +156,7 @@ def chosen_fields(
         yield TextBlock(out[:size], offset, lines[:, :count], None if ticks is None else ticks[:count])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_separator(text: Any, at: int, separator: Any) -> bool:
     """Whether a separator begins here; the line feed at the end of a buffer is part of none."""
     if separator.size == 1 and separator[0] == SPACE:
@@ -167,7 +167,7 @@ def _is_separator(text: Any, at: int, separator: Any) -> bool:
     return bool(same == separator.size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _has_any(text: Any, first: int, stop: int, refused: Any) -> bool:
     """Whether a field without quotes has one of some bytes."""
     if refused.size and text[first] != QUOTE:
@@ -178,7 +178,7 @@ def _has_any(text: Any, first: int, stop: int, refused: Any) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_one_of(byte: int, signs: Any) -> bool:
     """Whether a byte is one of some signs."""
     found = False
@@ -187,7 +187,7 @@ def _is_one_of(byte: int, signs: Any) -> bool:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_fields(text: Any, at: int, separator: Any, spans: Any) -> int:
     """Find where the first fields of a line begin and end, without blanks around them; returns how many there are."""
     count, by_blanks = 0, separator.size == 1 and separator[0] == SPACE
@@ -219,7 +219,7 @@ def _find_fields(text: Any, at: int, separator: Any, spans: Any) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy_fields(
     text: Any,
     separator: Any,
@@ -290,7 +290,7 @@ def _copy_fields(
     return count, size, -1, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_cells(
     text: Any, separator: Any, width: int, wanted: Any, comments: Any, cells: Any, line_at: Any
 ) -> tuple[int, int, int]:
@@ -328,7 +328,7 @@ def find_cells(
     return count, at, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def copy_cells(text: Any, cells: Any, offset: Any, out: Any) -> int:
     """Copy cells one after the other; two double quotes within quotes become one. Returns the bytes of all copies.
 
@@ -351,7 +351,7 @@ def copy_cells(text: Any, cells: Any, offset: Any, out: Any) -> int:
     return size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_word(text: Any, first: int, stop: int, word: Any) -> bool:
     """Whether a cell is a word of lower-case letters, written in any case."""
     if stop - first != len(word):
@@ -362,7 +362,7 @@ def _is_word(text: Any, first: int, stop: int, word: Any) -> bool:
     return bool(same == len(word))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _trimmed(text: Any, first: int, stop: int) -> tuple[int, int]:
     while first < stop and is_blank(text[first]):
         first += 1
@@ -371,13 +371,13 @@ def _trimmed(text: Any, first: int, stop: int) -> tuple[int, int]:
     return first, stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_unknown(text: Any, first: int, stop: int) -> bool:
     """Whether a cell is empty or has a word for a missing value."""
     return bool(stop == first or is_missing(text, first, stop) or (stop - first == 1 and text[first] == ord("?")))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_one(text: Any, first: int, stop: int) -> tuple[float, int]:
     """Parse a cell with a number, True or False; returns NaN for one that says that there is none, and the fault."""
     if _is_unknown(text, first, stop):
@@ -392,7 +392,7 @@ def _parse_one(text: Any, first: int, stop: int) -> tuple[float, int]:
     return np.nan, NO_NUMBER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_list(text: Any, first: int, stop: int, row: Any) -> int:
     """Parse a cell with one number for each element of ``row``, perhaps in brackets; returns the fault (0: none)."""
     if text[first] == ord("[") or text[first] == ord("("):
@@ -419,7 +419,7 @@ def _parse_list(text: Any, first: int, stop: int, row: Any) -> int:
     return 0 if count == row.size else TOO_FEW
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_cells(text: Any, cells: Any, is_list: bool, values: Any) -> tuple[int, int]:
     """Parse the cells of a column of numbers, or of lists of numbers.
 
@@ -444,7 +444,7 @@ def parse_cells(text: Any, cells: Any, is_list: bool, values: Any) -> tuple[int,
     return -1, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_exact(text: Any, cells: Any, values: Any) -> tuple[int, int]:
     """Parse the cells of a column of times that are numbers, which a double must hold with all their digits.
 
@@ -467,7 +467,7 @@ def parse_exact(text: Any, cells: Any, values: Any) -> tuple[int, int]:
     return -1, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_dates(text: Any, cells: Any, digits: int, has_zone: bool, ticks: Any, missing: Any) -> tuple[int, int]:
     """Parse the cells of a column of times that are dates or whole numbers.
 

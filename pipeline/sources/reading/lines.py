@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.parsers.numerals import (
@@ -25,6 +24,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.source import SourceRange, even_ranges
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 
 #: Number of bytes read and parsed at a time.
 BLOCK_BYTES = 8 << 20
@@ -124,7 +124,7 @@ def checked_lines(
         yield offset, block
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_torn(text: Any, separator: Any, header: Any, comments: Any) -> tuple[int, int]:
     """The position of the first line that is not a row of its own, and its fault (0: all are rows)."""
     at = 0
@@ -157,7 +157,7 @@ def _find_torn(text: Any, separator: Any, header: Any, comments: Any) -> tuple[i
     return 0, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ends_field(text: Any, at: int, separator: Any) -> bool:
     """Whether the separator of fields ends with a byte of a line."""
     if separator.size == 1 and separator[0] == SPACE:
@@ -171,7 +171,7 @@ def _ends_field(text: Any, at: int, separator: Any) -> bool:
     return bool(same == separator.size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_blank_until(text: Any, at: int, stop: int) -> bool:
     while at < stop and (is_blank(text[at]) or text[at] == RETURN):
         at += 1
@@ -335,7 +335,7 @@ def count_data_lines(blocks: Iterable[tuple[int, NDArray[Any]]], *, has_comments
     return sum(int(_count_data_lines(block, has_comments)) for _, block in blocks)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_data_lines(text: Any, has_comments: bool) -> int:
     count, at = 0, 0
     while at < len(text):
@@ -346,7 +346,7 @@ def _count_data_lines(text: Any, has_comments: bool) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_uncommented(text: Any, is_inside: bool, is_comment: bool) -> tuple[int, bool, bool]:
     """Count the ends of lines that are not comments, blank lines included, in a block that may begin within a line.
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import LONGEST_NAME, Names, name_fault
 from gnnloom.pipeline.sources.parsers.name_parser import LONGEST_MISSING, lacks_id
 from gnnloom.pipeline.sources.parsers.numerals import FEED, MISSING, NO_ID, REASONS, parse_vertex
 from gnnloom.storage.errors import InputError
+from gnnloom.storage.kernels import kernel
 
 #: An id that is a number as it is written, perhaps as a decimal number with zeros after the point; and padded ones.
 _NUMBER: Final = re.compile(r"(0|[1-9]\d{0,18})(\.0*)?", re.ASCII)
@@ -212,7 +212,7 @@ def _is_missing(name: bytes) -> bool:
     return not name or bool(lacks_id(np.frombuffer(name, np.uint8), 0, len(name)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _first_missing(text: Any, offset: Any) -> int:
     for row in range(len(offset) - 1):
         if lacks_id(text, offset[row], offset[row + 1]):
@@ -220,7 +220,7 @@ def _first_missing(text: Any, offset: Any) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_all(text: Any, offset: Any, ids: Any) -> tuple[int, int]:
     """Fill ``ids``; returns the first name that is not a number and its fault (-1 and 0: all are numbers)."""
     # The parser stops at a line feed, which names do not have after them.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.parsers.numerals import (
@@ -45,6 +44,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
 )
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line, line_of_edge
+from gnnloom.storage.kernels import kernel
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -52,7 +52,7 @@ _SHORTEST_LINE = 4
 _PLAIN_BYTES = 24
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_value(text: Any, at: int, extra: bool, exact: bool) -> tuple[float, int, int]:
     """Parse what follows the two ids; returns the value, a position in the rest of the line, and the fault."""
     after = skip_separator(text, at)
@@ -69,7 +69,7 @@ def _parse_value(text: Any, at: int, extra: bool, exact: bool) -> tuple[float, i
     return value, at, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _skip_rest(text: Any, at: int, extra: bool, unfinished: int) -> tuple[int, int]:
     """Check what follows the last field that counts; returns a position in the rest of the line, and the fault.
 
@@ -84,7 +84,7 @@ def _skip_rest(text: Any, at: int, extra: bool, unfinished: int) -> tuple[int, i
     return after, 0 if extra else EXTRA
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_pair(text: Any, at: int, last_id: int, strict: bool) -> tuple[int, int, int, int]:
     """Parse two ids; returns them, the position after them, and the fault (0: none)."""
     source, at, wrong = parse_vertex(text, at, strict)
@@ -100,7 +100,7 @@ def _parse_pair(text: Any, at: int, last_id: int, strict: bool) -> tuple[int, in
     return source, target, at, wrong
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
     """Parse two ids of at most eight digits with one separator between them, as most lines have.
 
@@ -122,7 +122,7 @@ def _plain_pair(text: Any, at: int) -> tuple[int, int, int]:
     return source, target, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_edges(
     text: Any, extra: bool, last_id: int, strict: bool, comment: int, source: Any, target: Any, weight: Any
 ) -> tuple[int, int, int]:
@@ -198,7 +198,7 @@ def parse_from_one(
     return first - 1, second - 1, None if weight is None else weight[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
     """Parse lines of one id each, ignoring blank lines.
 
@@ -223,7 +223,7 @@ def parse_ids(text: Any, ids: Any, line_at: Any) -> tuple[int, int, int]:
     return count, size, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_table(text: Any, missing: bool, words: Any, codes: Any, values: Any, line_at: Any) -> tuple[int, int, int]:
     """Parse lines with one number for each column of ``values``, ignoring blank lines.
 

@@ -103,7 +103,7 @@ class TextRows:
         return bad_line(self.file, int(self.line_at[row]), reason)
 
 
-def read_ids(file: SourceFile, begin: RowStart = BEGINNING, *, block_bytes: int = BLOCK_BYTES) -> Iterator[TextRows]:
+def read_ids(file: SourceFile, *, block_bytes: int = BLOCK_BYTES) -> Iterator[TextRows]:
     """Read one id per line.
 
     Yields:
@@ -112,8 +112,8 @@ def read_ids(file: SourceFile, begin: RowStart = BEGINNING, *, block_bytes: int 
     Raises:
         InputError: a line is not an id; the message names the line.
     """
-    first = begin.row
-    for offset, text in whole_lines(file, begin.offset, block_bytes=block_bytes):
+    first = 0
+    for offset, text in whole_lines(file, block_bytes=block_bytes):
         # A line has at least a digit and a line feed.
         most = len(text) // 2 + 1
         ids, line_at = np.empty(most, np.int64), np.empty(most, np.int64)

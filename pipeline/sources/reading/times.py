@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numba import njit
-
 from gnnloom.pipeline.sources.parsers.numerals import MINUS, PLUS, POINT, QUOTE, SPACE, ZERO
 from gnnloom.pipeline.sources.reading.text_layout import is_count
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.ticks import MOST_TICKS, WHOLE
 
 _DATE: Final = r"\d{4}-\d\d-\d\d"
@@ -100,7 +99,7 @@ def find_whole(cells: Sequence[str]) -> TimeForm | None:
     return None if all(int(float(number)) == number for number in numbers) else TimeForm(_NO_POINT, has_zone=False)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _digits(text: Any, at: int, stop: int, count: int) -> int:
     """The value of the next digits; -1 if there are fewer digits."""
     value = 0
@@ -113,7 +112,7 @@ def _digits(text: Any, at: int, stop: int, count: int) -> int:
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _days(year: int, month: int, day: int) -> int:
     """Days from 1970-01-01 to a date of the Gregorian calendar; Howard Hinnant's days_from_civil."""
     year -= month <= 2
@@ -123,7 +122,7 @@ def _days(year: int, month: int, day: int) -> int:
     return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_date(year: int, month: int, day: int) -> bool:
     if not (year >= 0 and 1 <= month <= 12 and day >= 1):
         return False
@@ -133,7 +132,7 @@ def _is_date(year: int, month: int, day: int) -> bool:
     return day <= last
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_zone(text: Any, at: int, stop: int) -> tuple[int, int]:
     """Seconds of the offset of a zone, and a fault."""
     if at + 1 == stop and (text[at] == _UTC or text[at] == _SMALL_UTC):
@@ -152,7 +151,7 @@ def _parse_zone(text: Any, at: int, stop: int) -> tuple[int, int]:
     return sign * (3600 * hours + 60 * minutes), 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_fraction(text: Any, at: int, stop: int, digits: int) -> tuple[int, int, int]:
     """The digits after a point as a whole number of units, the position after them, and a fault."""
     fraction, count, wrong = 0, 0, 0
@@ -167,7 +166,7 @@ def _parse_fraction(text: Any, at: int, stop: int, digits: int) -> tuple[int, in
     return fraction, at, wrong if count else NO_TIME
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_clock(text: Any, at: int, stop: int, digits: int) -> tuple[int, int, int, int]:
     """Parse a time of day; returns its seconds, its fraction in units, the position after it, and a fault."""
     hour, minute, second, fraction, wrong = _digits(text, at, stop, 2), _digits(text, at + 3, stop, 2), 0, 0, 0
@@ -184,7 +183,7 @@ def _parse_clock(text: Any, at: int, stop: int, digits: int) -> tuple[int, int, 
     return 3600 * hour + 60 * minute + second, fraction, at, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_whole(text: Any, at: int, stop: int) -> tuple[int, int]:
     """Parse a whole number; returns it and a fault."""
     is_negative = at < stop and text[at] == MINUS
@@ -202,7 +201,7 @@ def _parse_whole(text: Any, at: int, stop: int) -> tuple[int, int]:
     return (-value if is_negative else value), 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tuple[int, int]:
     """Parse a time.
 
@@ -241,7 +240,7 @@ def parse_time(text: Any, at: int, stop: int, digits: int, has_zone: bool) -> tu
     return seconds * 10**digits + fraction, wrong
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_times(text: Any, offset: Any, digits: int, has_zone: bool, ticks: Any) -> tuple[int, int]:
     """Parse times that follow one another.
 

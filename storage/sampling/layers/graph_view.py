@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from gnnloom.storage.kernels import count_below
+from gnnloom.storage.kernels import count_below, kernel
 from gnnloom.storage.matrix.csr import CSR
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.matrix.random_numbers import below
@@ -147,7 +146,7 @@ class MatrixView:
         return excluded_entries(self.matrix, row, column)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def columns_of(indices: NDArray[Any], entry: NDArray[np.int64]) -> NDArray[Any]:
     """Columns of drawn entries; a loop in which the processor waits for many scattered reads at the same time."""
     columns = np.empty(len(entry), indices.dtype)
@@ -156,7 +155,7 @@ def columns_of(indices: NDArray[Any], entry: NDArray[np.int64]) -> NDArray[Any]:
     return columns
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def drawn_lengths(
     indptr: NDArray[np.int64],
     vertices: NDArray[np.int64],
@@ -182,7 +181,7 @@ def drawn_lengths(
     return out_indptr, row_nnz
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw_entries(
     key: np.uint64,
     indptr: NDArray[np.int64],
@@ -213,7 +212,7 @@ def _draw_entries(
     return out_indptr, row_nnz, entry
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def divided(
     key: np.uint64, vertices: NDArray[np.int64], lengths: NDArray[np.int64], fanout: int, replace: bool
 ) -> NDArray[np.int64]:
@@ -252,13 +251,13 @@ def divided(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def within(excluded: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
     """The excluded positions from ``start`` to ``stop``."""
     return excluded[count_below(excluded, start) : count_below(excluded, stop)]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
     """Turn positions in a row without its excluded entries into positions in the whole row."""
     for k in range(len(drawn)):
@@ -274,7 +273,7 @@ def skip(excluded: NDArray[np.int64], drawn: NDArray[np.int64]) -> None:
         drawn[k] += low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _choose(stream: np.uint64, start: int, size: int, drawn: NDArray[np.int64]) -> None:
     """Fill ``drawn`` with different numbers of start..start+size-1, ascending; every set is equally likely.
 

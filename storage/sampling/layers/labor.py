@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import GOLDEN, mix
 from gnnloom.storage.sampling.layers.graph_view import Draw, MatrixView, Rows, columns_of, drawn_lengths, within
 
@@ -33,7 +33,7 @@ class LaborView(MatrixView):
         return Rows(out_indptr, columns_of(indices, entry), entry, row_nnz)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw_least(
     key: np.uint64,
     indptr: NDArray[np.int64],
@@ -72,7 +72,7 @@ def _draw_least(
 # Numbers and positions are a heap with the largest number first (Williams, CACM 7(6), 1964, algorithm 232).
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rise(
     numbers: NDArray[np.uint64], positions: NDArray[np.int64], count: int, number: np.uint64, position: int
 ) -> None:
@@ -85,7 +85,7 @@ def _rise(
     numbers[place], positions[place] = number, position
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sink(numbers: NDArray[np.uint64], positions: NDArray[np.int64], number: np.uint64, position: int) -> None:
     """Replace the largest number of a whole heap by a smaller one."""
     count, place, below = len(positions), 0, 1

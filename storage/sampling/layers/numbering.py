@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.kernels import copy_elements
+from gnnloom.storage.kernels import copy_elements, kernel
 from gnnloom.storage.matrix.csr import INT32_WIDTH
 from gnnloom.storage.sampling.layers.graph_view import Rows
 from gnnloom.storage.sampling.layers.vertex_table import build_table, find_slot, slot_bits
@@ -44,7 +43,7 @@ def number_columns(
     return np.concatenate([vertices, ordered]), columns
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _number(
     drawn: NDArray[Any], vertices: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
@@ -78,7 +77,7 @@ def _number(
     return columns, known[count:total].copy(), slots
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ranks(
     slots: NDArray[np.int32], known: NDArray[np.int64], ordered: NDArray[np.int64], count: int
 ) -> NDArray[np.int32]:
@@ -92,7 +91,7 @@ def _ranks(
     return rank
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _order_rows(
     indptr: NDArray[np.int64],
     columns: NDArray[np.int32],

@@ -6,13 +6,13 @@ Open addressing with linear probing. A slot holds a position; the vertex is look
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gnnloom.storage.kernels import kernel
 from gnnloom.storage.matrix.permutation import GOLDEN
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def slot_bits(count: int) -> int:
     """Bits of the number of a slot, for a table that ``count`` vertices fill to between a quarter and a half."""
     bits = 4
@@ -21,13 +21,13 @@ def slot_bits(count: int) -> int:
     return bits
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def hashed(vertex: int, bits: int) -> int:
     """The upper bits of a multiplicative hash (Knuth, TAOCP 3, section 6.4), which spread consecutive ids evenly."""
     return int(np.int64((np.uint64(vertex) * GOLDEN) >> np.uint64(64 - bits)))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def find_slot(slots: NDArray[np.int32], bits: int, vertices: NDArray[np.int64], vertex: int) -> int:
     """The slot of a vertex, or the free slot (-1) where it belongs."""
     mask = (1 << bits) - 1
@@ -37,7 +37,7 @@ def find_slot(slots: NDArray[np.int32], bits: int, vertices: NDArray[np.int64], 
     return slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def build_table(vertices: NDArray[np.int64], count: int, bits: int) -> NDArray[np.int32]:
     """The table of the first ``count`` vertices of a list without repeats."""
     slots = np.full(1 << bits, -1, np.int32)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gnnloom.pipeline.links.options import DrawOptions
-from gnnloom.pipeline.links.stage import draw_links, links_key, message_key
+from gnnloom.pipeline.links.options import DrawOptions, links_key, message_key
+from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links

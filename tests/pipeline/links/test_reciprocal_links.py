@@ -12,10 +12,10 @@ import scipy.sparse
 from gnnloom.pipeline.links import reciprocity
 from gnnloom.pipeline.links.given.given_stage import GivenLinks, store_links
 from gnnloom.pipeline.links.hard_stage import draw_hard_negatives
-from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions, HardOptions, links_key
 from gnnloom.pipeline.links.projection import project_links
 from gnnloom.pipeline.links.reciprocity import find_reciprocity
-from gnnloom.pipeline.links.stage import draw_links, links_key
+from gnnloom.pipeline.links.stage import draw_links
 from gnnloom.pipeline.tasks.cluster import InProcessCluster, ThreadedCluster
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.artifacts.links import Links

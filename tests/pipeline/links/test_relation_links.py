@@ -15,11 +15,11 @@ from gnnloom.pipeline.ingest.typed.stage import ingest_typed_graph
 from gnnloom.pipeline.ingest.typed.table import parse_relations
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.links.given.given_stage import GivenLinks
-from gnnloom.pipeline.links.options import DrawOptions, FileOptions
+from gnnloom.pipeline.links.options import DrawOptions, FileOptions, kept_graph_key, relation_links_key
 from gnnloom.pipeline.links.relation import leaks
 from gnnloom.pipeline.links.relation.given import store_relation_links
 from gnnloom.pipeline.links.relation.projection import project_relation_links
-from gnnloom.pipeline.links.relation.stage import draw_relation_links, kept_graph_key, relation_links_key
+from gnnloom.pipeline.links.relation.stage import draw_relation_links
 from gnnloom.pipeline.matrix_sort.reverses import reverse_relations
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, TypedGraph

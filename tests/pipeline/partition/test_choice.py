@@ -10,10 +10,10 @@ import scipy.sparse
 
 from gnnloom.pipeline.partition.choice import LEVELS, MOST_PINS, choose
 from gnnloom.pipeline.partition.multilevel.ways import measure_structure
-from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions, partition_key
 from gnnloom.pipeline.partition.partition_plan import project_methods
 from gnnloom.pipeline.partition.partitioner import PartitionWorkload, Structure
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key
+from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog, Dataset, Graph
 from gnnloom.storage.errors import InputError

@@ -17,10 +17,10 @@ from gnnloom.pipeline.partition.cover_cost import cover_refinement_memory
 from gnnloom.pipeline.partition.cover_refinement import refine_cover
 from gnnloom.pipeline.partition.measure.balance import asked_limit
 from gnnloom.pipeline.partition.model.cover_moves import move_vertices
-from gnnloom.pipeline.partition.options import PartitionOptions
+from gnnloom.pipeline.partition.options import PartitionOptions, partition_key
 from gnnloom.pipeline.partition.partition_plan import project_methods
 from gnnloom.pipeline.partition.partitioner import LEVEL_STEPS, PartitionProblem
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key
+from gnnloom.pipeline.partition.stage import partition_graph
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.storage import Catalog
 from gnnloom.storage.errors import BudgetError, InputError

@@ -13,7 +13,8 @@ import scipy.sparse
 from gnnloom.pipeline.partition.measure import cover
 from gnnloom.pipeline.partition.measure.cover import cover_phases, read_cover
 from gnnloom.pipeline.partition.measure.volume import PartExchange
-from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph, partition_key
+from gnnloom.pipeline.partition.options import partition_key
+from gnnloom.pipeline.partition.stage import PartitionOptions, partition_graph
 from gnnloom.pipeline.shuffle.mapped_vectors import write_vector
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import run

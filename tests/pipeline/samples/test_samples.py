@@ -11,16 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.options import SampleOptions, samples_key
 from gnnloom.pipeline.samples.projection import project_samples
-from gnnloom.pipeline.samples.stage import (
-    SEGMENT_BYTES,
-    SampleSizes,
-    find_inputs,
-    sample_phases,
-    samples_key,
-    write_samples,
-)
+from gnnloom.pipeline.samples.stage import SEGMENT_BYTES, SampleSizes, find_inputs, sample_phases, write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Catalog, Dataset

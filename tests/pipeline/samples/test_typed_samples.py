@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 import gnnloom
-from gnnloom.pipeline.samples.options import SampleOptions
+from gnnloom.pipeline.samples.options import SampleOptions, samples_key
 from gnnloom.pipeline.samples.projection import project_samples
-from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, samples_key, write_samples
+from gnnloom.pipeline.samples.stage import SampleSizes, find_inputs, sample_phases, write_samples
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
 from gnnloom.pipeline.tasks.phase import count
 from gnnloom.storage import Dataset

@@ -42,10 +42,10 @@ def test_a_stored_configuration_has_every_field_and_is_read_again() -> None:
 def test_names_of_runs_are_part_of_the_format(options: dict[str, Any], name: str, name_with_shards: str) -> None:
     given = config(**options)
     assert given.run_name == name
-    named = given.named_with_shards("abc123")
-    assert (named.run.name, named.data.shards) == (name_with_shards, "abc123")
-    assert given.named_with_shards("other").run.name != name_with_shards
-    assert config(run="mine").named_with_shards("abc123").run.name == config(run="mine").run_name == "mine"
+    assert given.name_with_shards("abc123") == name_with_shards
+    assert given.with_options(shards="abc123").name_with_shards("abc123") == name_with_shards
+    assert given.name_with_shards("other") != name_with_shards
+    assert config(run="mine").name_with_shards("abc123") == config(run="mine").run_name == "mine"
 
 
 def test_options_that_do_not_decide_the_result_do_not_change_the_name() -> None:

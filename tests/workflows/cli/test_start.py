@@ -27,6 +27,13 @@ try:
 finally:
     print(",".join(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
 """
+EVERY_HELP = """
+import sys
+from gnnloom.workflows.cli.main import _COMMANDS, cli
+for name in _COMMANDS:
+    cli([name, "--help"], standalone_mode=False)
+print(",".join(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
 #: A plan, a rank, and one that calibrates, in processes of their own; torch, which all need, is loaded once.
 TRAINING = """
 import os, sys, torch
@@ -53,8 +60,8 @@ for each in (plan, rank, measure):
 """
 
 
-def imported(*arguments: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", IMPORTED, *arguments], check=False, capture_output=True, text=True)
+def imported(*arguments: str, program: str = IMPORTED) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return set(done.stderr.splitlines()[-1].split(","))
 
@@ -76,6 +83,11 @@ def trainable(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_help_imports_no_command() -> None:
     assert not imported("--help") & {*HEAVY, *FOR_FIGURES}
+
+
+@pytest.mark.slow
+def test_the_help_of_every_command_imports_nothing_that_computes() -> None:
+    assert not imported(program=EVERY_HELP) & set(HEAVY)
 
 
 def test_a_listing_reads_metadata_and_imports_nothing_that_computes(catalog: Path) -> None:

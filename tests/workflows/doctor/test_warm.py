@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from numba import njit, types
-from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
 import gnnloom.pipeline
 import gnnloom.storage
 import gnnloom.trainer
 from gnnloom.pipeline.tasks.cluster import InProcessCluster
+from gnnloom.storage.kernels import Kernel
 from gnnloom.storage.matrix import fingerprint
 from gnnloom.workflows.cli.main import cli
 from gnnloom.workflows.doctor import warm
@@ -117,6 +117,6 @@ def kernels() -> list[str]:
             if module.name.endswith(("__main__", "._kernels")) or ".comm.mpi" in module.name:
                 continue
             values = vars(importlib.import_module(module.name)).values()
-            found += [value for value in values if isinstance(value, Dispatcher) and value.stats.cache_path]
+            found += [value for value in values if isinstance(value, Kernel)]
     found = [each for each in found if each.targetoptions.get("inline") != "always"]
     return [f"{each.py_func.__module__.rpartition('.')[2]}.{each.py_func.__qualname__}" for each in found]

@@ -14,7 +14,8 @@ from gnnloom.workflows.recipe.bundled import RECIPES
 from gnnloom.workflows.recipe.read import read_recipe
 from gnnloom.workflows.recipe.recipe import Recipe
 from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.recipe.stages.all_stages import STAGES, find_stages
+from gnnloom.workflows.recipe.stages import STAGE_NAMES
+from gnnloom.workflows.recipe.stages.all_stages import find_stages
 from gnnloom.workflows.run.slurm import write_jobs
 
 GOOD = """\
@@ -327,7 +328,7 @@ def test_a_bundled_recipe_and_its_resolved_form_are_equal(tmp_path: Path, name: 
 def test_stages_in_the_wrong_order_or_before_their_inputs_are_refused(tmp_path: Path) -> None:
     workload = find_stages(read(tmp_path), ClusterOptions())
     assert [stage.name for stage in workload.stages] == [
-        name for name in STAGES[:-1] if name not in {"links", "samples", "propagated", "transpose"}
+        name for name in STAGE_NAMES[:-1] if name not in {"links", "samples", "propagated", "transpose"}
     ]
     assert [stage.name for stage in workload.within(None, "vertices").stages] == ["graph", "vertices"]
     with pytest.raises(GnnloomError, match="graph, vertices, partition, shards not done yet"):

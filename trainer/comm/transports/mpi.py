@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import shutil
 import signal
 import sys
@@ -37,6 +36,8 @@ def _ending_with_parent() -> Iterator[None]:
     While MPI starts, a rank waits for all others in compiled code. If the process that started it is killed meanwhile,
     some ranks have ended with it, and MPICH would wait for them forever, and its launcher for this rank.
     """
+    import ctypes  # noqa: PLC0415 - every command would wait for it
+
     prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
     prctl(_PR_GET_PDEATHSIG, ctypes.byref(before))
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -29,7 +29,7 @@ from gnnloom.trainer.tasks.objectives.vertex_objective import VertexObjective
 if TYPE_CHECKING:
     from gnnloom.trainer.data.open_shards import RunData
 
-    # It imports numba, which a job on the whole graph need not load.
+    # A job on the whole graph need not load it.
     from gnnloom.trainer.feed.batches import Batches
 
 Made = TypeVar("Made")

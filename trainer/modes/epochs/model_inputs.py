@@ -16,6 +16,7 @@ from gnnloom.storage.artifacts.samples import Samples
 from gnnloom.storage.artifacts.typed.typed_samples import TypedSamples
 from gnnloom.storage.shards.row_shards import RowShard
 from gnnloom.trainer.comm.agreement import together
+from gnnloom.trainer.data.learned_features import first_features
 from gnnloom.trainer.data.open_shards import VertexRows
 from gnnloom.trainer.data.owners import RangeOwners
 from gnnloom.trainer.data.row_exchange import RowExchange
@@ -31,7 +32,7 @@ from gnnloom.trainer.passes.shard_features import ShardFeatures
 from gnnloom.trainer.place.mapped_rows import MappedRows, UnbackedRows
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
+    # A job on row shards need not load it.
     from gnnloom.trainer.loader.typed import TypedViews
 
 #: Minimum number of columns of mapped features per product: fewer columns would use only a small part of each page.
@@ -130,9 +131,6 @@ class LearnedInputs(ModelInputs):
         self._width, self._seed, self._num_vertices = width, seed, num_vertices
 
     def take(self, model: Model) -> Inputs:
-        # It imports numba, which a job on row shards need not load.
-        from gnnloom.trainer.data.learned_features import first_features  # noqa: PLC0415
-
         layout, width = model.operator.layout(0), self._width
         feature = first_features(layout.vertex, layout.columns(width), width, self._seed, model.place)
         return Inputs(model.train_features(feature, self._num_vertices))
@@ -266,9 +264,6 @@ class TypedInputs(ModelInputs):
 
     def _learned(self, model: Model, of_type: str, count: int, width: int) -> FeatureView:
         """Make the features of a type a parameter; every rank holds the rows of a range of vertices."""
-        # It imports numba, which a job on row shards need not load.
-        from gnnloom.trainer.data.learned_features import first_features  # noqa: PLC0415
-
         place, grid, axes = model.place, model.operator.grid, model.operator.layout(0).row_axes
         start, stop = grid.span(count, axes)
         layout = Layout(grid, np.arange(start, stop), axes)

@@ -53,7 +53,7 @@ from gnnloom.trainer.training.state.checkpoint import stored_state
 from gnnloom.trainer.training.state.optimizer import build_optimizer, clip_gradients, sum_gradients, trained_parameters
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on the whole graph need not load.
+    # A job on the whole graph need not load it.
     from gnnloom.trainer.training.rehearsal.batches import StatedBatches
     from gnnloom.trainer.training.rehearsal.unread_types import StatedViews
 
@@ -197,7 +197,7 @@ def _unread_share(comm: Communicator, unread_run: OpenedRun, num_outputs: int, m
     if isinstance(share.inputs, StepInputs):
         share.inputs.rows = UnreadStoredRows(share.inputs.rows)
     if isinstance(share.inputs, TypedInputs):
-        # It imports numba, which a job on row shards need not load.
+        # A job on row shards need not load it.
         from gnnloom.trainer.training.rehearsal.unread_types import StatedViews  # noqa: PLC0415
 
         share.inputs.views = StatedViews(memory)
@@ -262,7 +262,7 @@ class _Rehearsal:
 
     def _rehearse_inference(self) -> None:
         """Let a model that takes edges have what stands for its evaluation."""
-        # They import numba, which other models need not load.
+        # Other models need not load them.
         from gnnloom.trainer.models.networks.edge_model import EdgeModel  # noqa: PLC0415
         from gnnloom.trainer.training.rehearsal.edge_inference import RehearsedInference  # noqa: PLC0415
         from gnnloom.trainer.training.rehearsal.unread_types import SteadySeeds  # noqa: PLC0415
@@ -287,7 +287,7 @@ class _Rehearsal:
         """The mode of the run; its batches have stated sizes."""
         config, stated = self.config, self.config.mode.kind.batch
         if stated is not None and self.types is None:
-            # It imports numba, which a job on the whole graph need not load.
+            # A job on the whole graph need not load it.
             from gnnloom.trainer.training.rehearsal.batches import StatedBatches  # noqa: PLC0415
 
             rows = rank_rows(config, context.dataset, context.shards, self.comm.rank, self.layout.num_rows)
@@ -300,7 +300,7 @@ class _Rehearsal:
 
     def _weighted(self, objective: Objective[Any]) -> Objective[Any]:
         if objective.task.on_pairs:
-            # It imports numba, which a task on vertices need not load.
+            # A task on vertices need not load it.
             from gnnloom.trainer.training.rehearsal.unread_links import unread_pairs  # noqa: PLC0415
 
             return unread_pairs(objective)

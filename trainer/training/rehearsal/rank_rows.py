@@ -24,7 +24,7 @@ NUMBERED, DRAWN = 24, 8
 _RANGES, _RANGE_ROWS = 32, 1 << 11
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
+    # A job on row shards need not load it.
     from gnnloom.storage.shards.grid_shards import GridShards
     from gnnloom.trainer.data.open_shards import RunData
 

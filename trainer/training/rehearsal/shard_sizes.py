@@ -14,7 +14,7 @@ from gnnloom.storage.shards.row_shards import RowShards
 from gnnloom.trainer.config.task_config import TaskConfig
 
 if TYPE_CHECKING:
-    # It imports numba, which a job on row shards need not load.
+    # A job on row shards need not load them.
     from gnnloom.storage.shards.grid_shards import GridShards
     from gnnloom.trainer.data.open_shards import RunData
     from gnnloom.trainer.data.typed_vertices import TypedVertices

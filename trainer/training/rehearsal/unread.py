@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from gnnloom.storage.artifacts.stored_csr import BLOCK_ENTRIES, StoredCSR, Sweep
 from gnnloom.storage.format.arrays import Array, ArrayReader
 from gnnloom.storage.matrix.csr import CSR, index_dtype
+from gnnloom.storage.shards.row_cover import CoveredMatrix
 from gnnloom.storage.shards.row_shards import CONVERTED_BYTES, RowShard, RowShards
 from gnnloom.storage.shards.shard_matrix import ShardMatrix
 from gnnloom.trainer.data.open_shards import OpenedShards, OwnRowShard
 from gnnloom.trainer.kernels.dispatch import UnreadRows, Unwritten, even_offsets
-
-if TYPE_CHECKING:
-    from gnnloom.storage.shards.row_cover import CoveredMatrix
 
 #: Arrays with a number for each rank, which determine the exchange of rows.
 _READ = ("halo_offset", "send_offset")
@@ -28,7 +26,7 @@ def unread(opened: OpenedShards, rank: int, memory: Unwritten) -> OpenedShards:
     """The same shards without their contents, except for the numbers of rows that ranks exchange."""
     if isinstance(opened, OwnRowShard):
         return replace(opened, shard=UnreadRowShard(opened.shards, rank, memory, on_disk=opened.shard.on_disk))
-    # They import numba, which a job on row shards need not load.
+    # A job on row shards need not load them.
     from gnnloom.trainer.data.typed_vertices import OpenedTypes  # noqa: PLC0415
     from gnnloom.trainer.training.rehearsal.unread_grid import unread_grid  # noqa: PLC0415
 
@@ -66,9 +64,6 @@ class UnreadRowShard(RowShard):
 
     def covered(self, matrix: ShardMatrix[CSR], transpose: ShardMatrix[CSR]) -> CoveredMatrix:
         """A matrix of at least the memory of a covered one: all rows arrive, and all entries of others are in sums."""
-        # It imports numba, which training on row shards need not load.
-        from gnnloom.storage.shards.row_cover import CoveredMatrix  # noqa: PLC0415
-
         halo, memory, ids = transpose.halo, self._memory, np.dtype(np.int64)
         # While the covers are computed: three numbers for each row with entries in the columns of another rank, in both
         # matrices, and at most the transpose of the halo.

@@ -18,7 +18,6 @@ from gnnloom.storage.format.artifact import Artifact
 from gnnloom.storage.runs.figures import shown_epoch
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
-from gnnloom.trainer.tasks.registry import AUTO, TASKS
 from gnnloom.workflows.cli.data.catalog_files import (
     export_command,
     gc_command,
@@ -31,7 +30,6 @@ from gnnloom.workflows.cli.data.catalog_tree import artifact_row, du_command, li
 from gnnloom.workflows.cli.terminal.options import current_catalog, existing_catalog, json_option, split_run
 from gnnloom.workflows.cli.terminal.output import show, show_json, show_rows
 from gnnloom.workflows.cli.terminal.progress import shown_progress
-from gnnloom.workflows.cli.terminal.scores import scores_by_figure
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.formatting import readable, readable_bytes
 from gnnloom.workflows.report.type_tables import (
@@ -208,6 +206,10 @@ def _epochs(row: dict[str, Any]) -> str:
 
 def _scores(row: dict[str, Any]) -> str:
     """The scores, and their epoch if it is not the last one."""
+    # Listings of datasets have no scores.
+    from gnnloom.trainer.tasks.registry import AUTO, TASKS
+    from gnnloom.workflows.cli.terminal.scores import scores_by_figure
+
     scores, task = row["scores"], TASKS.get(row["task"] or AUTO)
     if task is not None and task.on_pairs:
         # Only the most important score: such tasks report many.

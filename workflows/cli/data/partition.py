@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.partition.options import METHODS, PartitionOptions
+from gnnloom.pipeline.partition.options import METHODS, PartitionOptions, partition_key
 from gnnloom.pipeline.partition.partition_plan import MethodProjection, project_methods
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key, partitioned_matrix
+from gnnloom.pipeline.partition.stage import partition_graph, partitioned_matrix
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage import Dataset, Graph, Partition, TypedGraph
 from gnnloom.storage.option import Group, Option, options_of

@@ -6,9 +6,7 @@ from typing import Any
 
 import click
 
-from gnnloom.trainer.job.ranks import ranks_of_job
 from gnnloom.trainer.planner.profile import LOCAL
-from gnnloom.workflows.api.machine import measured_profile
 from gnnloom.workflows.cli.terminal.options import current_catalog, json_option
 from gnnloom.workflows.cli.terminal.output import show_json, show_rows
 
@@ -37,6 +35,9 @@ def calibrate_command(ranks: int, threads: int, name: str, clock: str, scale: fl
       gnnloom calibrate --ranks 4
       srun -n 64 gnnloom calibrate --name cluster
     """
+    from gnnloom.trainer.job.ranks import ranks_of_job
+    from gnnloom.workflows.api.machine import measured_profile
+
     with ranks_of_job("gnnloom calibrate", exits=True) as here:
         profile, path = measured_profile(here, current_catalog().root, name, ranks, threads, clock, scale)
         if not here.is_first:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,21 +13,18 @@ from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.option import Group, Option, options_of
 from gnnloom.trainer.comm.transports.registry import LaunchedRank
-from gnnloom.trainer.job.ranks import ranks_of_job
-from gnnloom.trainer.tasks.registry import TASKS
-from gnnloom.workflows.cli.runs.training_result import show_training
 from gnnloom.workflows.cli.terminal.help import GroupedCommand
 from gnnloom.workflows.cli.terminal.options import FOLDER, click_option, current_catalog, flag_option, json_option
 from gnnloom.workflows.cli.terminal.output import show as show_object
 from gnnloom.workflows.cli.terminal.output import show_json, show_rows
-from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
 from gnnloom.workflows.cli.terminal.screen import say
 from gnnloom.workflows.recipe.bundled import bundled_recipes, find_bundled, summary_of
-from gnnloom.workflows.recipe.reference import write_new_recipe
-from gnnloom.workflows.recipe.request import RecipeRequest
-from gnnloom.workflows.recipe.stages.all_stages import STAGES, RecipeStages
-from gnnloom.workflows.recipe.stages.stage import Display, Stage
-from gnnloom.workflows.run.run_recipe import run_recipe, summary
+from gnnloom.workflows.recipe.stages import STAGE_NAMES
+
+if TYPE_CHECKING:
+    from gnnloom.workflows.recipe.request import RecipeRequest
+    from gnnloom.workflows.recipe.stages.all_stages import RecipeStages
+    from gnnloom.workflows.recipe.stages.stage import Stage
 
 
 @click.command("run", cls=GroupedCommand)
@@ -43,9 +41,11 @@ from gnnloom.workflows.run.run_recipe import run_recipe, summary
     "settings",
     multiple=True,
 )
-@click_option(Option("until", str, "Stop after this stage.", group=Group.STAGES, choices=STAGES))
+@click_option(Option("until", str, "Stop after this stage.", group=Group.STAGES, choices=STAGE_NAMES))
 @click_option(
-    Option("from", str, "Begin at this stage; the stages before it must be done.", group=Group.STAGES, choices=STAGES),
+    Option(
+        "from", str, "Begin at this stage; the stages before it must be done.", group=Group.STAGES, choices=STAGE_NAMES
+    ),
     "first",
 )
 @flag_option("restart", "Start the training over instead of continuing it; earlier stages are kept.", Group.STAGES)
@@ -128,6 +128,8 @@ def run_command(
         return  # rank 0 prints for all
     if launched.size > 1 and cluster != "mpi":
         raise InputError(f"this is one of {launched.size} ranks of an MPI job: add --cluster mpi")
+    from gnnloom.workflows.recipe.request import RecipeRequest
+
     # The beginning and the end of stages, and the training's lines, even without --verbose.
     for module in ("workflows", "trainer"):
         logging.getLogger(f"gnnloom.{module}").setLevel(logging.INFO)
@@ -144,6 +146,11 @@ def run_command(
     elif dry_run:
         _show_stages(request.check().stages)
     else:
+        from gnnloom.trainer.job.ranks import ranks_of_job
+        from gnnloom.workflows.cli.terminal.progress import shown_epochs, shown_progress
+        from gnnloom.workflows.recipe.stages.stage import Display
+        from gnnloom.workflows.run.run_recipe import run_recipe
+
         with ranks_of_job("gnnloom run", exits=True, trains=True, is_rank=cluster == "mpi") as ranks:
             requested = run_recipe(request, ranks, Display(shown_progress, shown_epochs))
             if ranks.is_first:
@@ -155,6 +162,8 @@ def _show_files(name: str | None, new: Path | None) -> None:
     if LaunchedRank.from_environment().rank > 0:
         return
     if new is not None:
+        from gnnloom.workflows.recipe.reference import write_new_recipe
+
         write_new_recipe(new)
         show_object({"recipe": str(new)}, title="new recipe")
     elif name is not None:
@@ -178,6 +187,10 @@ def _emit(request: RecipeRequest, out: Path) -> None:
 
 def _show_result(requested: RecipeStages) -> None:
     """Print the result of the recipe, for a recipe that trains as the table of `gnnloom train`."""
+    from gnnloom.trainer.tasks.registry import TASKS
+    from gnnloom.workflows.cli.runs.training_result import show_training
+    from gnnloom.workflows.run.run_recipe import summary
+
     recipe, result = requested.found.recipe, summary(requested)
     title = f"{Path(recipe.source_name).name} on {recipe.dataset.name}"
     if "run" in result:

@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
-from gnnloom.pipeline.sources.reading.files import is_local
 from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.option import Group, Option, options_of
@@ -107,6 +105,8 @@ class _PathOrUrl(click.Path):
     """A path or a URL; a path would drop one of a URL's two slashes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from gnnloom.pipeline.sources.reading.files import is_local
+
         is_url = isinstance(value, str) and not is_local(value)
         return value if is_url else super().convert(value, param, ctx)
 
@@ -149,15 +149,6 @@ def object_option(
         return add_options(found.values())(with_object)
 
     return add
-
-
-def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose where a stage's tasks run; the command gets them as one argument, ``cluster``."""
-
-    def with_cluster(*, cluster: ClusterOptions, **given: Any) -> None:
-        command(cluster=dataclasses.replace(cluster, kind="address" if cluster.address else "local"), **given)
-
-    return object_option("cluster", ClusterOptions)(functools.update_wrapper(with_cluster, command))
 
 
 def json_option(command: Command) -> Command:

@@ -16,7 +16,6 @@ from gnnloom.storage.meters import INTERVAL
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.wording import counted
 from gnnloom.workflows.cli.terminal.screen import console, say
-from gnnloom.workflows.interop.progress_bars import BarHandler, new_bars, phases_shown
 
 #: Shows the number of finished epochs, or of other units, the loss of the last one, and whether the block has ended.
 Show = Callable[[int, float | None, bool], None]
@@ -57,6 +56,9 @@ def shown_progress(*, compiles: bool = True) -> Iterator[None]:
     Args:
         compiles: the phases may compile kernels; otherwise numba is not imported.
     """
+    # Imported here, like all of rich that draws bars: the help and listings draw none.
+    from gnnloom.workflows.interop.progress_bars import BarHandler, phases_shown
+
     # On standard error, because standard output is for results.
     stderr = console(on_stderr=True)
     noticing = _compilations_noticed(stderr) if compiles else nullcontext()
@@ -115,6 +117,8 @@ def _watched(poll: Callable[[], tuple[int, float | None]], total: int, unit: str
 def _display(total: int, unit: str) -> Iterator[Show]:
     """Yield a function that shows the finished units and the last loss: as a bar on a terminal, or as lines."""
     if sys.stderr.isatty():
+        from gnnloom.workflows.interop.progress_bars import new_bars
+
         with new_bars(console(on_stderr=True), "loss") as bars:
             task = bars.add_task(unit, total=total, loss="")
             yield lambda done, loss, _: bars.update(task, completed=done, loss=_loss_text(loss))

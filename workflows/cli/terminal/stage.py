@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import update_wrapper
 from typing import Any, Final, Protocol
 
+from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.format.artifact import Artifact
-from gnnloom.workflows.cli.terminal.options import QUIET, cluster_options, flag_option, json_option
+from gnnloom.workflows.cli.terminal.options import QUIET, flag_option, json_option, object_option
 from gnnloom.workflows.cli.terminal.output import show, show_json
 from gnnloom.workflows.cli.terminal.progress import shown_progress
 
@@ -24,9 +27,12 @@ def stage_options(plan: str = PLAN, *, quiet: bool = False) -> Callable[[Callabl
     """
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
-        command = cluster_options(json_option(command))
-        command = flag_option("quiet", QUIET)(command) if quiet else command
-        return flag_option("plan", plan)(command)
+        def with_cluster(*, cluster: ClusterOptions, **given: Any) -> None:
+            command(cluster=replace(cluster, kind="address" if cluster.address else "local"), **given)
+
+        found = object_option("cluster", ClusterOptions)(update_wrapper(with_cluster, json_option(command)))
+        found = flag_option("quiet", QUIET)(found) if quiet else found
+        return flag_option("plan", plan)(found)
 
     return add
 

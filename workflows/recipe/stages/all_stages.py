@@ -1,39 +1,16 @@
-"""Lists all stages in order, and finds the stages of a recipe, with the keys of their results before anything runs."""
+"""Finds the stages of a recipe, with the keys of their results, before anything runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions
 from gnnloom.storage.errors import IncompleteError, InputError
 from gnnloom.workflows.recipe.found import RecipeFacts
 from gnnloom.workflows.recipe.recipe import Recipe
-from gnnloom.workflows.recipe.stages.graph import GraphStage
-from gnnloom.workflows.recipe.stages.links import LinksStage, RelationLinksStage
-from gnnloom.workflows.recipe.stages.partition import PartitionStage
-from gnnloom.workflows.recipe.stages.predict import PredictStage, TypedPredictStage
-from gnnloom.workflows.recipe.stages.propagated import PropagatedStage
-from gnnloom.workflows.recipe.stages.reverses import ReversesStage
-from gnnloom.workflows.recipe.stages.samples import SamplesStage, TypedSamplesStage
-from gnnloom.workflows.recipe.stages.shards import ShardsStage, TypedShardsStage
+from gnnloom.workflows.recipe.stages import STAGES, TYPED_STAGES
 from gnnloom.workflows.recipe.stages.stage import OnRanks, Prepares, RecipeStage, Stage
-from gnnloom.workflows.recipe.stages.train import TrainStage, TypedTrainStage
-from gnnloom.workflows.recipe.stages.typed_graph import TypedGraphStage
-from gnnloom.workflows.recipe.stages.vertices import VerticesStage
-
-#: In order; a recipe may have no vertex data, links, partition, samples, propagated values, training or prediction.
-_ALL: Final[tuple[RecipeStage[Any], ...]] = (
-    GraphStage(), VerticesStage(), LinksStage(), PartitionStage(), ShardsStage(), SamplesStage(), PropagatedStage(),
-    TrainStage(), PredictStage(),
-)  # fmt: skip
-#: The stages of a recipe with relations.
-_TYPED: Final[tuple[RecipeStage[Any], ...]] = (
-    TypedGraphStage(), RelationLinksStage(), PartitionStage(), TypedShardsStage(), ReversesStage(), TypedSamplesStage(),
-    TypedTrainStage(), TypedPredictStage(),
-)  # fmt: skip
-#: Names of all stages in order, artifacts by their kind.
-STAGES: Final = tuple(dict.fromkeys(kind.name for kind in (*_ALL[:-2], *_TYPED[4:5], *_ALL[-2:])))
 
 
 @dataclass(frozen=True)
@@ -48,22 +25,22 @@ class RecipeStages:
     found: RecipeFacts
 
     @property
-    def preparation(self) -> tuple[Stage, ...]:
+    def preparation(self) -> list[tuple[Prepares[Any], Stage]]:
         """The stages before the stages of the ranks."""
-        return tuple(stage for stage in self.stages if isinstance(stage.kind, Prepares))
+        return [(stage.kind, stage) for stage in self.stages if isinstance(stage.kind, Prepares)]
 
     @property
-    def on_ranks(self) -> tuple[Stage, ...]:
+    def on_ranks(self) -> list[tuple[OnRanks[Any], Stage]]:
         """Propagation, training and prediction."""
-        return tuple(stage for stage in self.stages if isinstance(stage.kind, OnRanks))
+        return [(stage.kind, stage) for stage in self.stages if isinstance(stage.kind, OnRanks)]
 
     @property
     def needs_preparation(self) -> bool:
-        return any(not stage.is_done for stage in self.preparation)
+        return any(not stage.is_done for _, stage in self.preparation)
 
     @property
     def needs_ranks(self) -> bool:
-        return any(not stage.is_done for stage in self.on_ranks)
+        return any(not stage.is_done for _, stage in self.on_ranks)
 
     def within(self, first: str | None, last: str | None) -> RecipeStages:
         """Keep the stages from ``first`` to ``last``.
@@ -97,9 +74,10 @@ def find_stages(recipe: Recipe, cluster: ClusterOptions, *, restart: bool = Fals
         InputError, NotFoundError: the file of a source does not exist, or has unexpected contents.
     """
     found, stages = RecipeFacts(recipe, cluster, {}, restart), list[Stage]()
-    for kind in _TYPED if recipe.relations else _ALL:
+    for name, place in (TYPED_STAGES if recipe.relations else STAGES).items():
+        kind: RecipeStage[Any] = place.load()(name)
         if (options := kind.options(found)) is not None:
             key = kind.key(found, options)
             stages.append(Stage(kind, options, key, kind.is_done(found, options, key)))
-            found = found.with_key(kind.name, key) if kind.makes_artifact else found
+            found = found.with_key(name, key) if kind.makes_artifact else found
     return RecipeStages(tuple(stages), found)

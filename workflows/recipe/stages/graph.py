@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class GraphStage(Prepares[DatasetSection]):
     """Stores the edges."""
 
-    name, given_by = "graph", "dataset"
+    given_by = "dataset"
 
     def key(self, found: RecipeFacts, options: DatasetSection) -> str:
         with found.named_section("source"):

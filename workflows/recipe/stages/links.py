@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.pipeline.links.options import DrawOptions
-from gnnloom.pipeline.links.projection import link_phases
-from gnnloom.pipeline.links.relation.projection import relation_phases
-from gnnloom.pipeline.links.relation.stage import draw_relation_links, relation_links_key
-from gnnloom.pipeline.links.stage import draw_links, links_key
+from gnnloom.pipeline.links.options import DrawOptions, links_key, relation_links_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.pipeline.tasks.sizes import GraphSizes
 from gnnloom.storage.catalog import Dataset
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
 class LinksStage(Prepares[DrawOptions]):
     """Draws the links, and stores the graph without them."""
 
-    name, given_by = "links", "links"
+    given_by = "links"
 
     def key(self, found: RecipeFacts, options: DrawOptions) -> str:
         return links_key(found.keys["graph"], options)
@@ -33,9 +29,13 @@ class LinksStage(Prepares[DrawOptions]):
         return found.has(self.name, key) and found.has("graph", found.with_key(self.name, key).read_graph)
 
     def prepare(self, found: RecipeFacts, options: DrawOptions, dataset: Dataset, cluster: Cluster) -> None:
+        from gnnloom.pipeline.links.stage import draw_links
+
         draw_links(dataset, dataset.graph(found.keys["graph"]), options, cluster)
 
     def needs(self, inputs: StageInputs, options: DrawOptions) -> StageNeeds:
+        from gnnloom.pipeline.links.projection import link_phases
+
         graph = inputs.ingested
         has_times = graph.has_times or options.times is not None
         planned = link_phases(graph, options, inputs.found.cluster.memory, {}, has_times=has_times)
@@ -50,10 +50,14 @@ class RelationLinksStage(LinksStage):
         return relation_links_key(found.keys["graph"], options)
 
     def prepare(self, found: RecipeFacts, options: DrawOptions, dataset: Dataset, cluster: Cluster) -> None:
+        from gnnloom.pipeline.links.relation.stage import draw_relation_links
+
         relation = dataset.typed_graph(found.keys["graph"]).relation(options.relation or "")
         draw_relation_links(dataset, relation, options, cluster)
 
     def needs(self, inputs: StageInputs, options: DrawOptions) -> StageNeeds:
+        from gnnloom.pipeline.links.relation.projection import relation_phases
+
         found, relation = inputs.typed_ingest, options.relation or ""
         # An upper bound: as if the relation had all edges, and its types all vertices.
         total, blocks = (found.vertices, found.edges), max(1, found.blocks)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.pipeline.partition.options import PartitionOptions
-from gnnloom.pipeline.partition.stage import partition_graph, partition_key
+from gnnloom.pipeline.partition.options import PartitionOptions, partition_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.workflows.recipe.found import RecipeFacts
@@ -18,12 +17,14 @@ if TYPE_CHECKING:
 class PartitionStage(Prepares[PartitionOptions]):
     """Partitions the vertices, if the shards need a partition."""
 
-    name, given_by = "partition", "partition"
+    given_by = "partition"
 
     def key(self, found: RecipeFacts, options: PartitionOptions) -> str:
         return partition_key(found.read_graph, options, found.cluster.memory)
 
     def prepare(self, found: RecipeFacts, options: PartitionOptions, dataset: Dataset, cluster: Cluster) -> None:
+        from gnnloom.pipeline.partition.stage import partition_graph
+
         partition_graph(dataset, dataset.any_graph(found.read_graph), options, cluster)
 
     def needs(self, inputs: StageInputs, options: PartitionOptions) -> StageNeeds:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class PredictStage(OnRanks[PredictSection]):
     """Predicts, if the recipe has the section."""
 
-    name, given_by = "predict", "predict"
+    given_by = "predict"
     makes_artifact = False
 
     def key(self, found: RecipeFacts, options: PredictSection) -> str:

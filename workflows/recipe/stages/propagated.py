@@ -21,7 +21,7 @@ _PLACES = MappingProxyType({"disk": "on disk", "memory": "in memory"})
 class PropagatedStage(OnRanks[PropagateConfig]):
     """Propagates on the row shards, if the recipe has a number of steps."""
 
-    name, given_by = "propagated", "propagation"
+    given_by = "propagation"
 
     def key(self, found: RecipeFacts, options: PropagateConfig) -> str:
         return options.key(found.keys["shards"], found.inputs)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 class ReversesStage(Prepares[TrainConfig]):
     """Stores the reverses of the relations that the training reads, if it asks for them."""
 
-    name = "transpose"
-
     def options(self, found: RecipeFacts) -> TrainConfig | None:
         train = found.recipe.train
         return train if train is not None and train.mode.reverse else None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.pipeline.samples.options import SampleOptions
-from gnnloom.pipeline.samples.stage import samples_key, write_samples
+from gnnloom.pipeline.samples.options import SampleOptions, samples_key
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.artifacts.typed.typed_names import vertex_choices
 from gnnloom.storage.catalog import Dataset
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 class SamplesStage(Prepares[SampleOptions]):
     """Draws batches, if the recipe has a number of epochs for them."""
 
-    name, given_by = "samples", "sampled"
+    given_by = "sampled"
 
     def key(self, found: RecipeFacts, options: SampleOptions) -> str:
         # A single rank owns all vertices, so its samples do not depend on a partition.
@@ -27,6 +26,8 @@ class SamplesStage(Prepares[SampleOptions]):
         return samples_key({kind: inputs[kind] for kind in read if kind in inputs}, options)
 
     def prepare(self, found: RecipeFacts, options: SampleOptions, dataset: Dataset, cluster: Cluster) -> None:
+        from gnnloom.pipeline.samples.stage import write_samples
+
         partition = dataset.partition(key=found.keys["partition"]) if options.ranks > 1 else None
         write_samples(dataset, dataset.graph(found.read_graph), partition, options, cluster)
 
@@ -45,6 +46,8 @@ class TypedSamplesStage(SamplesStage):
         return samples_key(keys | ({"transpose": found.reverses} if options.reverse else {}), options)
 
     def prepare(self, found: RecipeFacts, options: SampleOptions, dataset: Dataset, cluster: Cluster) -> None:
+        from gnnloom.pipeline.samples.stage import write_samples
+
         graph = dataset.typed_graph(found.read_graph)
         write_samples(dataset, graph, None, options, cluster, self._vertex_data(found))
 

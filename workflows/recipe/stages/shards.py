@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gnnloom.pipeline.shards.grid.grid_stage import grid_shards_key, shard_grid
-from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid, typed_grid_inputs, typed_grid_shards_key
-from gnnloom.pipeline.shards.rows.row_stage import row_shards_key, shard_rows
-from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows, typed_inputs, typed_row_shards_key
+from gnnloom.pipeline.shards.shard_keys import (
+    grid_shards_key,
+    row_shards_key,
+    typed_grid_inputs,
+    typed_grid_shards_key,
+    typed_inputs,
+    typed_row_shards_key,
+)
 from gnnloom.pipeline.tasks.cluster import Cluster
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.errors import InputError
@@ -21,8 +25,6 @@ if TYPE_CHECKING:
 
 class ShardsStage(Prepares[ShardsSection]):
     """Writes row shards, or grid shards."""
-
-    name = "shards"
 
     def options(self, found: RecipeFacts) -> ShardsSection | None:
         return found.recipe.shards if found.recipe.makes_shards else None
@@ -38,6 +40,9 @@ class ShardsStage(Prepares[ShardsSection]):
         return row_shards_key(partition.parts, partition.method, found.inputs, options.reorder)
 
     def prepare(self, found: RecipeFacts, options: ShardsSection, dataset: Dataset, cluster: Cluster) -> None:
+        from gnnloom.pipeline.shards.grid.grid_stage import shard_grid
+        from gnnloom.pipeline.shards.rows.row_stage import shard_rows
+
         recipe, key = found.recipe, found.keys.get("partition")
         partition = dataset.partition(key=key) if key is not None else None
         vertices = dataset.vertices(found.keys["vertices"])
@@ -74,6 +79,9 @@ class TypedShardsStage(ShardsStage):
         )
 
     def prepare(self, found: RecipeFacts, options: ShardsSection, dataset: Dataset, cluster: Cluster) -> None:
+        from gnnloom.pipeline.shards.grid.typed_grid_stage import shard_typed_grid
+        from gnnloom.pipeline.shards.rows.typed_stage import shard_typed_rows
+
         # The dataset may have other vertex data for the same types.
         data = {name: dataset.vertices(key) for name, key in found.type_vertices.items()}
         if found.recipe.grid is not None:

@@ -129,14 +129,15 @@ class RecipeStage(ABC, Generic[Options]):
     """A stage that a recipe may have, and the type of its options in a recipe.
 
     Attributes:
-        name: name of the stage, and kind of its artifact.
         given_by: attribute of the recipe with the options of the stage, unless the stage finds them itself.
         makes_artifact: the stage makes an artifact, rather than a part of a run.
     """
 
-    name: ClassVar[str]
     given_by: ClassVar[str]
     makes_artifact: ClassVar[bool] = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def options(self, found: RecipeFacts) -> Options | None:
         """The options that the recipe has for the stage; None if the recipe has no such stage.

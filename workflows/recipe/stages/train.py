@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 class TrainStage(OnRanks[TrainConfig]):
     """Trains, if the recipe has the section."""
 
-    name = "train"
     makes_artifact = False
 
     def options(self, found: RecipeFacts) -> TrainConfig | None:

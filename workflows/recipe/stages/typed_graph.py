@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class TypedGraphStage(Prepares[DatasetSection]):
     """Stores the tables of relations and vertices, and the vertex data in the tables of vertices."""
 
-    name, given_by = "graph", "dataset"
+    given_by = "dataset"
 
     def key(self, found: RecipeFacts, options: DatasetSection) -> str:
         with found.named_section("relations"):

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 class VerticesStage(Prepares[Mapping[str, Any]]):
     """Stores the vertex data, if the recipe or its source has some."""
 
-    name = "vertices"
-
     def options(self, found: RecipeFacts) -> Mapping[str, Any] | None:
         """The identity of the vertex data, which does not depend on the graph."""
         with found.named_section("vertices"):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import yaml
-
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
 from gnnloom.pipeline.ingest.typed.folders.description import (
     Described,
@@ -40,6 +38,8 @@ def graphbolt_tables(location: str) -> DeclaredTables | None:
     path = description_path(location, _NAME)
     if path is None:
         return None
+    import yaml  # noqa: PLC0415 - only these folders need it
+
     try:
         content = Described(path, yaml.safe_load(read_text(open_file(str(path)))))  # type: ignore[no-untyped-call]
     except (yaml.YAMLError, RecursionError) as error:
