@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Kernel:
@@ -37,9 +39,9 @@ class Kernel:
 
 
 @overload
-def kernel(function: Callable[..., Any], /) -> Any: ...
+def kernel(function: Function, /) -> Function: ...
 @overload
-def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]: ...
+def kernel(**options: Any) -> Callable[[Function], Function]: ...
 def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a :class:`Kernel`, which releases the GIL and is kept on disk.
 

@@ -34,7 +34,11 @@ from gnnloom.trainer.config.propagate_config import PropagateConfig
 from gnnloom.trainer.job.arguments import parse_arguments
 from gnnloom.trainer.job.rank_log import log_to_stderr, name_job, report_progress
 from gnnloom.trainer.job.stop import EXIT_STOPPED, StopRequest, leave
+from gnnloom.trainer.planner.forecast import record_forecast
 from gnnloom.trainer.training.alike import alike_command
+from gnnloom.trainer.training.loop import train
+from gnnloom.trainer.training.predict import predict
+from gnnloom.trainer.training.propagate import propagate
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,21 +61,13 @@ def main(arguments: Sequence[str]) -> int:
         # Files that killed jobs left.
         if comm.this_machine().rank == 0:
             remove_abandoned()
-        # A rank loads only the code of its own job.
         if isinstance(job.config, PredictConfig):
-            from gnnloom.trainer.training.predict import predict  # noqa: PLC0415
-
             # A prediction has no checkpoint: it ends at once, and begins again.
             stop.release()
             result = predict(comm, job.config)
         elif isinstance(job.config, PropagateConfig):
-            from gnnloom.trainer.training.propagate import propagate  # noqa: PLC0415
-
             result = propagate(comm, job.config, stop)
         else:
-            from gnnloom.trainer.planner.forecast import record_forecast  # noqa: PLC0415
-            from gnnloom.trainer.training.loop import train  # noqa: PLC0415
-
             result = train(comm, job.config, stop, restart=job.restart, begun=record_forecast)
     except CollectiveError as error:
         return report(error)
