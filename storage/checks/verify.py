@@ -92,7 +92,7 @@ def _verify_lists(dataset: Dataset) -> list[Finding]:
 def _num_arrays(info: ArtifactInfo) -> int:
     """Number of arrays of an artifact; 0 if it cannot be opened, which its check reports."""
     try:
-        return len(Artifact(info.path).records)
+        return Artifact(info.path).num_listed
     except (GnnloomError, OSError):
         return 0
 

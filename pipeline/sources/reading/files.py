@@ -16,7 +16,7 @@ import xxhash
 
 from gnnloom.pipeline.sources.reading.coding import CODINGS, coding_of
 from gnnloom.storage.disk.files import user_path
-from gnnloom.storage.disk.remote_folder import without_secrets
+from gnnloom.storage.disk.remote_folder import open_response, without_secrets
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 
@@ -263,8 +263,7 @@ def _file_system(location: str) -> tuple[Any, str]:
 def _open_remote(location: str, streaming: bool) -> BinaryIO:
     file_system, path = _file_system(location)
     if streaming and location.startswith(("http://", "https://")):
-        # With a block size of 0, fsspec streams the response and sends no requests for ranges.
-        return io.BufferedReader(file_system.open(path, "rb", block_size=0), _REMOTE_BUFFER)
+        return io.BufferedReader(open_response(file_system, path), _REMOTE_BUFFER)  # type: ignore[type-var]
     return cast("BinaryIO", file_system.open(path, "rb"))
 
 
