@@ -152,7 +152,7 @@ class RemoteFolder:
             file.write(content)
 
     def _is(self, *protocols: str) -> bool:
-        """Whether the storage has one of these protocols."""
+        """Whether the storage has one of some protocols."""
         known = self._files.protocol
         return not set(protocols).isdisjoint([known] if isinstance(known, str) else known)
 

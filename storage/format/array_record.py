@@ -61,10 +61,12 @@ class ArrayRecord:
             dtype=str(content["dtype"]),
             dims=tuple(str(dim) for dim in content["dims"]),
             # A list, which takes less time than a generator: there may be millions.
-            pieces=tuple([
-                Piece(int(a), int(b), str(digest), str(each))
-                for (a, b, digest), each in zip(content["pieces"], content["checksums"], strict=True)
-            ]),
+            pieces=tuple(
+                [
+                    Piece(int(a), int(b), str(digest), str(each))
+                    for (a, b, digest), each in zip(content["pieces"], content["checksums"], strict=True)
+                ]
+            ),
         )
 
     def checksum(self, number: int, chunk_rows: int) -> str:

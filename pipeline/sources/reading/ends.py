@@ -81,7 +81,8 @@ def fields_by_name(
         )
     elif len(named_ends) > 1:
         chosen = [_columns_option(names, pair, numbered=numbered) for pair in named_ends]
-        options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
+        shown = [f" ({' and '.join(names[end] for end in pair)})" if numbered else "" for pair in named_ends]
+        options = " or ".join(f"`{shell_command(*each)}`{name}" for each, name in zip(chosen, shown, strict=True))
         question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
     elif valued and len(others) != 1:
         columns = _columns_option(names, (*named_ends[0], -1), numbered=numbered)
@@ -166,9 +167,14 @@ def open_ends(
     may_be_logged = width > 2 and not stated.valued and ends not in find_ends(names)
     is_logged = may_be_logged and not _name_ids(names, ends[:1]) and _are_logged(rows, ends)
     others = [at for at in range(width) if not times[at]]
-    likely = _likely_ends(rows, names, [at for at in others if at != ends[0]] if is_logged else others) or (
-        (others[0], others[1]) if len(others) > 1 and any(times[end] for end in ends) else ends
-    )
+    likely = _likely_ends(rows, names, [at for at in others if at != ends[0]] if is_logged else others)
+    if likely is None:
+        # Fractions are not ids.
+        may_be_ids = [
+            at for at in others if all(is_id(row.fields[at]) or not is_number(row.fields[at]) for row in rows)
+        ]
+        found = may_be_ids if len(may_be_ids) > 1 else others
+        likely = (found[0], found[1]) if len(found) > 1 and any(times[end] for end in ends) else ends
     option = _columns_option(names or [""] * width, likely, numbered=not names)
     if is_logged and likely != ends:
         title = f"column {names[ends[0]] if names else ends[0] + 1}"
