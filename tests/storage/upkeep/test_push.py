@@ -209,19 +209,20 @@ class Hostile(SimpleHTTPRequestHandler):
             self.wfile.write(b"{" if how in {"short", "silent"} else b"")
             self.wfile.flush()
             if how == "silent":
-                time.sleep(2)
+                time.sleep(1)
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
 
 
+@pytest.mark.slow
 def test_a_hostile_server_is_refused_and_nothing_is_left(web: Dataset, tmp_path: Path) -> None:
     pytest.importorskip("aiohttp")
     catalog = Catalog(tmp_path / "other")
     push_dataset(web, str(tmp_path / "remote"))
     listed = FileList.read(RemoteFolder(str(tmp_path / "remote")))
     digest = max(listed.files.values(), key=lambda each: each.bytes).digest
-    sizes = TransferSizes(at_once=3, piece=100, longest_list=1 << 20, silence=0.5)
+    sizes = TransferSizes(at_once=3, piece=100, longest_list=1 << 20, silence=0.2)
     handler = functools.partial(Hostile, directory=str(tmp_path / "remote"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, pytest.MonkeyPatch.context() as patch:
         Thread(target=server.serve_forever, daemon=True).start()
