@@ -60,7 +60,7 @@ from gnnloom.pipeline.sources.reading.lines import (
     line_at,
 )
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, id_fault
-from gnnloom.pipeline.sources.reading.others.margins import footer_of
+from gnnloom.pipeline.sources.reading.others.margins import footer_of, numbered_columns
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import (
     SAMPLE_BYTES,
@@ -351,11 +351,12 @@ class TextEdges:
             last = chunk if len(chunk.source) else last
         self._check_edges(span, num_edges)
         # The ends of other files were looked at when they were opened.
-        if last is not None and num_edges > 1 and not (self.files[span.file].is_seekable or self.stated.columns):
-            name, fault = footer_of(last.source, last.target)
-            error = self.id_error(span, name, (0, 1), f"{fault}, or add `--columns 1,2` if it is an edge")
-            if fault and error is not None:
-                raise error
+        if last is None or num_edges < 2 or self.files[span.file].is_seekable or self.stated.by_number:
+            return
+        name, fault = footer_of(last.source, last.target)
+        reason = f"{fault}, or add `{numbered_columns(self.tables[span.file].fields, valued=self._is_valued)}`"
+        if fault and (error := self.id_error(span, name, (0, 1), f"{reason} if it is an edge")) is not None:
+            raise error
 
     def _check_edges(self, span: SourceRange, found: int) -> None:
         file = self.files[span.file]

@@ -153,6 +153,11 @@ class Stated:
     extra_columns: bool = False
     are_edges: bool = False
 
+    @property
+    def by_number(self) -> bool:
+        """Whether the columns are chosen by their numbers."""
+        return bool(self.columns) and all(map(is_count, self.columns))
+
     def to_json(self) -> dict[str, Any]:
         """The stated header, decimals and separator."""
         found: dict[str, Any] = {} if self.header is None else {"header": self.header}

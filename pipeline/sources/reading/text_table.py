@@ -158,9 +158,9 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         likely, question = open_ends(file, sample, stated, names, (fields[0], fields[1]) if fields else (0, 1))
         fields = _with_ends(fields, likely, valued=stated.valued) if question else fields
     if not columns:
-        is_stated = stated.header is not None
-        refuse_others(file, sample, named_ends, has_header=bool(names), is_stated=is_stated, is_valued=stated.valued)
-        refuse_footer(file, sample, (fields[0], fields[1]) if fields else (0, 1))
+        refuse_others(file, sample, named_ends, stated, has_header=bool(names))
+    if not stated.by_number:
+        refuse_footer(file, sample, fields, valued=stated.valued)
     return TextTable(
         sample.separator,
         names,

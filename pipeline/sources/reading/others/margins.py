@@ -71,22 +71,30 @@ def refuse_late_header(file: SourceFile, sample: Sample, rows: Sequence[Row]) ->
             )
 
 
-def refuse_footer(file: SourceFile, sample: Sample, ends: tuple[int, int]) -> None:
+def refuse_footer(file: SourceFile, sample: Sample, fields: Sequence[int], *, valued: bool) -> None:
     """Refuse a table of names whose last row has a sum or a note, as tables of spreadsheets have.
 
     Args:
-        ends: numbers of the columns of the ends of edges.
+        fields: numbers of the columns of sources, targets and values; none for the first ones.
+        valued: edges have values.
 
     Raises:
         InputError: an id in the last row is a word such as Total and the other one is not a word, or it is a note; and
             no other row has an id of this row.
     """
     *rows, last = [*sample.rows, *last_rows(file, sample)]
+    ends = tuple(fields[:2]) or (0, 1)
     words = [last.fields[end] for end in ends if end < len(last.fields)]
     others = {row.fields[end] for row in rows for end in ends if end < len(row.fields)}
     if (fault := _footer_fault(words)) and rows and others.isdisjoint(words):
-        columns = ",".join(str(end + 1) for end in ends)
-        raise bad_line(file, last.start, f"{fault}, or add `{shell_command('--columns', columns)}` if it is an edge")
+        option = numbered_columns(fields, valued=valued)
+        raise bad_line(file, last.start, f"{fault}, or add `{option}` if it is an edge")
+
+
+def numbered_columns(fields: Sequence[int], *, valued: bool) -> str:
+    """The option that chooses columns by their numbers, after which the last row is an edge; see `refuse_footer`."""
+    chosen = (*fields, *range(len(fields), 3))[: 3 if valued else 2]
+    return shell_command("--columns", ",".join(str(at + 1) for at in chosen))
 
 
 def footer_of(sources: Names, targets: Names) -> tuple[str, str]:

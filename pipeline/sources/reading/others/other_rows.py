@@ -103,25 +103,18 @@ def refuse_marked(file: SourceFile, sample: Sample) -> None:
 
 
 def refuse_others(
-    file: SourceFile,
-    sample: Sample,
-    named_ends: Sequence[tuple[int, int]],
-    *,
-    has_header: bool,
-    is_stated: bool,
-    is_valued: bool,
+    file: SourceFile, sample: Sample, named_ends: Sequence[tuple[int, int]], stated: Stated, *, has_header: bool
 ) -> None:
     """Refuse a file that is not a list of edges, though its lines could be read as edges.
 
     Args:
         named_ends: pairs of columns that the header names as ends of an edge.
-        is_stated: the user says whether the first row names the columns.
 
     Raises:
         InputError: the file is an adjacency matrix, or has tuples in parentheses, dictionaries or triples.
     """
-    first, rows = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT]
-    refuse_title(file, sample, rows, is_stated=is_stated)
+    first, rows, is_valued = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT], stated.valued
+    refuse_title(file, sample, rows, is_stated=stated.header is not None)
     refuse_lists(file, sample, rows[1:] if rows[:1] == sample.rows[:1] else rows)
     refuse_late_header(file, sample, rows)
     if is_matrix(sample, has_header=has_header, is_named=bool(named_ends), is_valued=is_valued):
