@@ -203,6 +203,12 @@ def open_ends(
             f"{file.location}: the first fields count the lines; add `--columns 2,3` if they number the edges,"
             " `--columns 1,2` if the first two are the ends of edges, and `--columns 1,2,3` if a weight follows"
         )
+    if not names and stated.header is None and _are_numbers_of_columns(rows, ends):
+        shown = ",".join(rows[0].fields)
+        return ends, (
+            f"{file.location}, line {rows[0].line}: {shown} may be the numbers that pandas gives to columns without"
+            " names; add `--header` if they are, or `--no-header` if the line is an edge"
+        )
     cells = {at: {row.fields[at] for row in rows} for at in others[:MOST_CANDIDATES]}
     return find_other_ends(file.location, cells, names, ends, valued=stated.valued) or (ends, "")
 
@@ -335,6 +341,13 @@ def _count_rows(rows: Sequence[Row]) -> bool:
         and first in {"0", "1"}
         and all(row.fields[0] == str(number) for number, row in enumerate(rows, int(first)))
     )
+
+
+def _are_numbers_of_columns(rows: Sequence[Row], ends: tuple[int, int]) -> bool:
+    """Whether the first row is 0, 1, 2 and so on, and the ids of all other rows are larger than these."""
+    first, below = rows[0].fields, [row.fields[end] for row in rows[1:] for end in ends]
+    are_numbers = list(first) == [str(number) for number in range(len(first))] and all(map(is_id, below))
+    return are_numbers and len(rows) > 2 and min(float(cell) for cell in below) > len(first)
 
 
 def _likely_ends(rows: Sequence[Row], names: Sequence[str], columns: Sequence[int]) -> tuple[int, int] | None:
