@@ -109,19 +109,17 @@ def judge_ids(cells: Sequence[str]) -> IdKind:
 def find_two_forms(cells: Iterable[str]) -> tuple[int, str]:
     """Position of a name that is another one in a different spelling, and its fault; -1 and nothing if there is none.
 
-    >>> find_two_forms(["ann", "bo", "'ann'"])[0], find_two_forms(["a", "A"]), find_two_forms(["07", "7"])[0]
-    (2, (-1, ''), 1)
+    >>> find_two_forms(["ann", "bo", "'ann'"])[0], find_two_forms(["a", "A"])
+    (2, (-1, ''))
     """
     known: dict[str, str] = {}
     for at, cell in enumerate(cells):
         form = unicodedata.normalize("NFC", cell.strip(_QUOTES))
         form = form.lower() if _HEXADECIMAL.fullmatch(form) else form
-        form = (form.lstrip("0") or "0") if form.isascii() and form.isdigit() else form
         other = known.setdefault(form, cell)
         if other != cell:
-            what = "leading zeros" if form.isdigit() else "the case of digits"
-            what = what if form.isascii() else "the Unicode form (NFC, NFD)"
-            what = "quotes" if other.strip(_QUOTES) != other or cell.strip(_QUOTES) != cell else what
+            what = "quotes" if other.strip(_QUOTES) != other or cell.strip(_QUOTES) != cell else "the case of digits"
+            what = what if form.isascii() or what == "quotes" else "the Unicode form (NFC, NFD)"
             return at, (
                 f"{other!a} and {cell!a} differ only in {what}, and would be two vertices; write one form, or add"
                 " `--ids names` if they are two"

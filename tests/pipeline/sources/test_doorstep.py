@@ -335,7 +335,6 @@ REFUSED = {
     "names that begin as comments do": Refused({"e.csv": "#ann,#bo\n#bo,#cy\n"}, ("e.csv", "`--comment none`")),
     "numbers of columns": Refused({"e.csv": "0,1,2\n5,6,7\n6,7,8\n"}, ("line 1", "`--header`", "`--no-header`"),
                                   "--weights --ids compact"),
-    "numbers with and without zeros": Refused({"e.csv": "source,target\n007,12\n12,7\n"}, ("line 3", "leading zeros")),
     "names of the vertices beside the edges": Refused({"e.csv": "0,1\n1,2\n", "names.csv": "0,ann\n1,bo\n2,cy\n"},
                                                       ("names.csv, line 1", "'ann'", "e.csv", "`--ids names`")),
     "degrees": Refused({"d.csv": "node,degree\n0,3\n1,2\n2,2\n3,1\n"}, ("--feature", "`--columns node,degree`"), ""),
