@@ -162,7 +162,8 @@ def test_a_hostile_list_is_refused(web: Dataset, tmp_path: Path) -> None:
 
 def test_a_pull_removes_what_the_list_has_no_more(web: Dataset, tmp_path: Path) -> None:
     url, catalog, other = str(tmp_path / "remote"), Catalog(tmp_path / "there"), Catalog(tmp_path / "other")
-    copy = catalog.dataset(push_and_pull(web, url, catalog))
+    push_dataset(web, url)
+    copy = catalog.pull(url)
     last = max(FileList.read(RemoteFolder(url)).files.items())[1].digest
     stored = tmp_path / "remote" / OBJECTS / last
     content = stored.read_bytes()
@@ -172,13 +173,9 @@ def test_a_pull_removes_what_the_list_has_no_more(web: Dataset, tmp_path: Path) 
     stored.write_bytes(content)
     copy.remove_artifact("runs", "first")
     copy.push(url, replace=True)
-    assert contents(other.pull(url)) == contents(copy)
-
-
-def push_and_pull(web: Dataset, url: str, catalog: Catalog) -> str:
-    """Copy a dataset into another catalog; returns its name there."""
-    push_dataset(web, url)
-    return catalog.pull(url).name
+    pulled = other.pull(url)
+    assert contents(pulled) == contents(copy)
+    assert not [path for path in pulled.path.rglob("*") if path.is_dir() and not any(path.iterdir())]
 
 
 class Hostile(SimpleHTTPRequestHandler):
