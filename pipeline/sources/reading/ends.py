@@ -203,7 +203,9 @@ def open_ends(
             f"{file.location}: the first fields count the lines; add `--columns 2,3` if they number the edges,"
             " `--columns 1,2` if the first two are the ends of edges, and `--columns 1,2,3` if a weight follows"
         )
-    if not names and stated.header is None and _are_numbers_of_columns(rows, ends):
+    # Tables have other separators than blanks.
+    is_open = not names and stated.header is None and sample.separator != b" "
+    if is_open and _are_numbers_of_columns(rows, ends):
         shown = ",".join(rows[0].fields)
         return ends, (
             f"{file.location}, line {rows[0].line}: {shown} may be the numbers that pandas gives to columns without"
