@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from gnnloom.pipeline.ingest.stage import IngestOptions
 from gnnloom.pipeline.sources.reading.name_ids import find_joined
 from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.artifacts.graph import Graph
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.vertices import Vertices
@@ -27,6 +28,22 @@ def graph_notes(graph: Graph, source: EdgeSource, options: IngestOptions) -> lis
     # Otherwise the source says how many vertices there are.
     isolated = _isolated(graph) if options.ids == "keep" and source.num_vertices() is None else ""
     return [*filter(None, [isolated]), *_weights(graph, options), *_directions(graph, options)]
+
+
+def id_notes(found: Sequence[Understood]) -> list[str]:
+    """Point out files of numbers and files of names, which may be other tables, that are read as parts of one.
+
+    Args:
+        found: how each file is read.
+    """
+    names, numbers = ([each for each in found if each.are_names is are_names] for are_names in (True, False))
+    if not (names and numbers):
+        return []
+    shown = names[0].facts.get("decided_by", {})
+    why = f" ({shown['id']!r} in line {shown['line']})" if shown else ""
+    return [
+        f"ids are names in {names[0].location}{why} and numbers in {numbers[0].location}; do both have edges of one graph?"
+    ]
 
 
 def _isolated(graph: Graph) -> str:

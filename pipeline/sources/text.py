@@ -458,19 +458,9 @@ class TextEdges:
 
         Raises:
             InputError: the first lines leave open what they are; see
-                :func:`gnnloom.pipeline.sources.reading.text_table.find_ids`. Or some files have numbers only, and
-                others names.
+                :func:`gnnloom.pipeline.sources.reading.text_table.find_ids`.
         """
-        kinds = dict(zip(self.files, self.id_kinds(), strict=True))
-        names = [(file, kind) for file, kind in kinds.items() if kind.are_names]
-        if names and len(names) < len(kinds):
-            file, kind = names[0]
-            other = next(file for file, kind in kinds.items() if not kind.are_names)
-            raise InputError(
-                f"{file.location}, line {kind.at}: {kind.token!r} is not a number, as ids in {other.location} are;"
-                " leave out the file if it has no edges of this graph, or add `--ids names` if all ids are names"
-            )
-        return bool(names)
+        return any(kind.are_names for kind in self.id_kinds())
 
     def id_kinds(self) -> list[IdKind]:
         """Kind of the ids at the beginning of each file; raises as :meth:`begins_with_names` does."""

@@ -494,7 +494,6 @@ def _edges(
         if any(each.question for each in answered):
             return tuple(found), ""
         if isinstance(edges, TextEdges):
-            edges.begins_with_names()
             edges.check_beginning(are_names=any(each.are_names for each in answered))
     except GnnloomError as error:
         first = found[0] if found[0].question else replace(found[0], question=str(error))

@@ -335,8 +335,6 @@ REFUSED = {
     "names that begin as comments do": Refused({"e.csv": "#ann,#bo\n#bo,#cy\n"}, ("e.csv", "`--comment none`")),
     "numbers of columns": Refused({"e.csv": "0,1,2\n5,6,7\n6,7,8\n"}, ("line 1", "`--header`", "`--no-header`"),
                                   "--weights --ids compact"),
-    "names of the vertices beside the edges": Refused({"e.csv": "0,1\n1,2\n", "names.csv": "0,ann\n1,bo\n2,cy\n"},
-                                                      ("names.csv, line 1", "'ann'", "e.csv", "`--ids names`")),
     "degrees": Refused({"d.csv": "node,degree\n0,3\n1,2\n2,2\n3,1\n"}, ("--feature", "`--columns node,degree`"), ""),
     "communities": Refused({"c.txt": "node\tcommunity\n0\t3\n1\t2\n2\t2\n3\t1\n"},
                            ("--label", "`--columns node,community`"), ""),
@@ -516,6 +514,13 @@ def test_parquet_without_names_of_ends_is_asked_about(tmp_path: Path) -> None:
     result = call(tmp_path, "ingest", "g", str(tmp_path / "e.parquet"), "--workers", "0")
     assert isinstance(result.exception, GnnloomError)
     assert "`--columns person,other` or `--columns t,person`" in str(result.exception)
+
+
+def test_files_of_numbers_and_files_of_names_are_noted(tmp_path: Path) -> None:
+    files = written(tmp_path, {"e.csv": "0,1\n1,2\n", "names.csv": "0,ann\n1,bo\n2,cy\n"})
+    words = ["ingest", "g", *files, "--ids", "compact", "--workers", "0", "--json"]
+    (note,) = (each for each in json.loads(call(tmp_path, *words).stdout)["notes"] if "are names in" in each)
+    assert [word for word in ("names.csv ('ann' in line 1)", "numbers in", "e.csv") if word not in note] == []
 
 
 def test_parquet_without_columns_is_refused(tmp_path: Path) -> None:
