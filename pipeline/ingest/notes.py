@@ -41,9 +41,8 @@ def id_notes(found: Sequence[Understood]) -> list[str]:
         return []
     shown = names[0].facts.get("decided_by", {})
     why = f" ({shown['id']!r} in line {shown['line']})" if shown else ""
-    return [
-        f"ids are names in {names[0].location}{why} and numbers in {numbers[0].location}; do both have edges of one graph?"
-    ]
+    note = f"ids are names in {names[0].location}{why} and numbers in {numbers[0].location}"
+    return [f"{note}; do both files have edges of one graph?"]
 
 
 def _isolated(graph: Graph) -> str:
