@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gnnloom.pipeline.ingest.stage import IngestOptions
+from gnnloom.pipeline.sources.reading.name_ids import find_joined
 from gnnloom.pipeline.sources.source import EdgeSource
+from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.artifacts.graph import Graph
+from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.wording import counted
 
@@ -25,6 +28,21 @@ def graph_notes(graph: Graph, source: EdgeSource, options: IngestOptions) -> lis
     # Otherwise the source says how many vertices there are.
     isolated = _isolated(graph) if options.ids == "keep" and source.num_vertices() is None else ""
     return [*filter(None, [isolated]), *_weights(graph, options), *_directions(graph, options)]
+
+
+def id_notes(found: Sequence[Understood]) -> list[str]:
+    """Point out files of numbers and files of names, which may be other tables, that are read as parts of one.
+
+    Args:
+        found: how each file is read.
+    """
+    names, numbers = ([each for each in found if each.are_names is are_names] for are_names in (True, False))
+    if not (names and numbers):
+        return []
+    shown = names[0].facts.get("decided_by", {})
+    why = f" ({shown['id']!r} in line {shown['line']})" if shown else ""
+    note = f"ids are names in {names[0].location}{why} and numbers in {numbers[0].location}"
+    return [f"{note}; do both files have edges of one graph?"]
 
 
 def _isolated(graph: Graph) -> str:
@@ -73,9 +91,15 @@ def _directions(graph: Graph, options: IngestOptions) -> list[str]:
     return [f"every edge is there in both directions{values}:{same} links hold both directions out together"]
 
 
-def vertex_notes(vertices: Vertices) -> list[str]:
-    """Sentences about vertex data: rows of no vertex, classes that no vertex has, and labels that are the split."""
+def vertex_notes(vertices: Vertices, by_position: SourceIds | None = None) -> list[str]:
+    """Sentences about vertex data: rows of no vertex, classes that no vertex has or that are alike, and odd labels.
+
+    Args:
+        by_position: the vertices, if row k of the files belongs to vertex k.
+    """
     facts, notes = vertices.artifact.facts, []
+    if by_position is not None and by_position.has_names:
+        notes.append("the ids are names, and row k belongs to the k-th name in byte order; --by-id reads ids of rows")
     if count := facts.get("left_out", 0):
         rows = "this row is" if count == 1 else "these rows are"
         notes.append(
@@ -87,9 +111,27 @@ def vertex_notes(vertices: Vertices) -> list[str]:
         question = f'; if {highest:,} means "no label", write -1' if highest is not None else ""
         do = "does" if lacking == 1 else "do"
         notes.append(f"{lacking:,} of {counted(vertices.num_classes, 'class')} {do} not occur{question}")
+    notes += _classes_alike(vertices.class_names)
     if facts.get("labels_are_split") and "split" in vertices.names:
         notes.append("the labels and the split are the same; is one of the two another column?")
     elif facts.get("labels_are_split"):
         parts = ", ".join(vertices.class_names)
         notes.append(f"the labels are the parts of a split ({parts}); does the column hold the split?")
+    return notes
+
+
+def _classes_alike(names: Sequence[str]) -> list[str]:
+    """Point out classes whose names differ only in the case of letters, and a class that seems to be several."""
+    forms: dict[str, str] = {}
+    notes = []
+    alike = [(other, name) for name in names if (other := forms.setdefault(name.casefold(), name)) != name]
+    if alike:
+        one, other = alike[0]
+        notes.append(f"the classes {one!r} and {other!r} differ only in the case of letters; are they one class?")
+    at, _ = find_joined(names)
+    if at >= 0:
+        notes.append(
+            f"the class {names[at]!r} seems to be several classes; for vertices of several classes, write a column of 0"
+            " and 1 for each class"
+        )
     return notes

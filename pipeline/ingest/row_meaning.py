@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import Final
 
 from gnnloom.pipeline.sources.reading.first_lines import is_called
@@ -21,7 +22,7 @@ from gnnloom.pipeline.sources.reading.text_layout import (
     numbers_rows,
 )
 from gnnloom.pipeline.sources.reading.times import find_times
-from gnnloom.pipeline.sources.vertex_data.cells import CellTable, column_name
+from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
 from gnnloom.pipeline.sources.vertex_data.class_names import is_label
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
     PARTS,
@@ -41,8 +42,17 @@ from gnnloom.storage.format.vertex_arrays import split_part
 _FEW: Final = 64
 #: How names of columns of labels end: Gephi's modularity_class.
 _ENDINGS: Final = ("_class", "_label")
+#: Measures of a vertex, by names of columns without signs between their words.
+_MEASURES: Final = frozenset({
+    "degree", "degrees", "deg", "indegree", "outdegree", "pagerank", "betweenness", "closeness", "centrality",
+    "eigenvector", "coreness", "core", "kcore", "triangles", "eccentricity",
+})  # fmt: skip
+#: Rows of a table of numbers that show whether the second one is a class, at least.
+_FEWEST_ROWS: Final = 8
 #: How names of columns with the name of a vertex end: GTFS's stop_name.
 _OWN_NAME: Final = re.compile(r"(name|label|title|description)$", re.IGNORECASE)
+#: What is left out of names of columns before they are compared with words.
+_SIGNS: Final = re.compile(r"[^a-z]")
 #: Stands for a column of a type that cannot be read.
 _OTHER: Final = "other"
 
@@ -63,28 +73,30 @@ def judge_rows(table: CellTable) -> tuple[Rows, str]:
     names, width = list(table.names[start:]), table.width - start
     if width == 1:
         return (Rows.VERTEX if _is_column(shown_cells(table, start)[1]) else Rows.EDGE), ""
-    if names and _name_edges(names):
+    titles = names or (list(table.titles) if isinstance(table, TextTableCells) else [])
+    if titles and _name_edges(titles):
         return Rows.EDGE, ""
     cells = [shown_cells(table, number)[1] for number in range(start, min(start + 3, table.width))]
     first, others = cells[0], [set(column) for column in cells[1:]]
     is_unique, is_named = len(set(first)) == len(first), bool(names) and names_ids(names[0])
     has_no_names = not names and width > 3 and is_unique and _is_planetoid(table)
-    titles = [f"column {column_name(table, number)}" for number in range(start, start + 2)]
+    shown = [f"column {column_name(table, number)}" for number in range(start, start + 2)]
     # A matrix has the names of its rows in its first line.
     is_matrix = bool(names) and set(first) <= set(table.names)
     have_ids = bool(first) and not is_matrix and all(cell.isdigit() or is_id(cell) or is_word(cell) for cell in first)
     unlike = _no_ids(table, start + 1) if have_ids and not find_times(first) else ""
-    why = f"{titles[1]} has {unlike}" if unlike and (is_unique or is_named) else ""
+    why = f"{shown[1]} has {unlike}" if unlike and (is_unique or is_named) else ""
     # Two columns of numbers with some in common may be ends, even if their names do not say so.
     may_be_ends = all(all(map(is_id, column)) for column in cells[:2]) and not others[0].isdisjoint(first)
     is_named_so = any(name.lower() in PARTS or is_label(name) or split_part(name) for name in names[1:])
+    is_named_so |= is_unique and any(_SIGNS.sub("", name.lower()) in _MEASURES for name in names[1:])
     if why or has_no_names or (is_named_so and (is_unique or not (is_named or may_be_ends))):
         return Rows.VERTEX, why
     # Ends of edges mostly have ids in common, and third columns of triples have them with first ones.
     is_triple = any(not is_id(cell) and cell in first for column in others[1:] for cell in column)
     if not have_ids or not is_unique or find_times(first) or is_triple:
         return Rows.EDGE, ""
-    return _likely(names, width, cells, is_named=is_named), f"no id of {titles[0]} occurs twice in the first rows"
+    return _likely(names, width, cells, is_named=is_named), f"no id of {shown[0]} occurs twice in the first rows"
 
 
 def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *, is_named: bool) -> Rows:
@@ -108,7 +120,20 @@ def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *,
     if has_words[0] != has_words[1] or (has_words[1] and is_apart and repeats):
         return Rows.VERTEX_LIKELY if has_more else Rows.EDGE_LIKELY
     is_open = has_more and (bool(names) or is_apart)
-    return Rows.EDGE_LIKELY if is_open or (bool(names) and width == 2 and is_apart and repeats) else Rows.EDGE
+    is_open |= width == 2 and repeats and ((bool(names) and is_apart) or _are_classes(first, second))
+    return Rows.EDGE_LIKELY if is_open else Rows.EDGE
+
+
+def _are_classes(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether two columns of numbers may be vertices and their classes or degrees.
+
+    The first ascends, as vertices in a table do, and the second has few different numbers.
+    """
+    if len(first) < _FEWEST_ROWS or not all(map(is_id, (*first, *second))):
+        return False
+    vertices = [int(float(cell)) if "." in cell else int(cell) for cell in first]
+    is_ascending = all(one < other for one, other in pairwise(vertices))
+    return is_ascending and 2 * len(set(second)) <= len(second)
 
 
 def _no_ids(table: CellTable, column: int) -> str:
@@ -197,11 +222,20 @@ def propose(table: CellTable, *, has_ids: bool = False) -> tuple[int | None, dic
         ):
             has_fraction = any("." in cell and float(cell) % 1 for cell in known if is_number(cell))
             found["target" if has_fraction else "label"].append(number)
+        elif kind == "number" and not table.names and table.width - start == 2 and _are_dense(known):
+            found["label"].append(number)
         elif kind != "words" and not (table.width == 1 and all(map(is_id, known))):
             found["feature"].append(number)
         elif not _are_names(kind, known) and not found["label"]:
             found["label"].append(number)
     return start if has_ids else None, {option: numbers for option, numbers in found.items() if numbers}
+
+
+def _are_dense(known: Sequence[str]) -> bool:
+    """Whether a column has few numbers, and these are all numbers from 0 or 1 on, as numbers of classes are."""
+    numbers = {int(cell) if cell.isdecimal() else -1 for cell in set(known)}
+    is_dense = min(numbers, default=-1) in {0, 1} and max(numbers) - min(numbers) + 1 == len(numbers)
+    return is_dense and len(numbers) > 1 and 2 * len(numbers) <= len(known)
 
 
 def _are_names(kind: str, known: Sequence[str]) -> bool:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from gnnloom.pipeline import sources
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import expand, is_local, open_files, shown_location
-from gnnloom.pipeline.sources.reading.foreign import first_bytes, first_line_of, name_folder, refuse_foreign
-from gnnloom.pipeline.sources.reading.other_rows import refuse_counts, refuse_wide
+from gnnloom.pipeline.sources.reading.others.foreign import first_bytes, first_line_of, name_folder, refuse_foreign
+from gnnloom.pipeline.sources.reading.others.other_rows import refuse_counts, refuse_wide
 from gnnloom.pipeline.sources.source import EdgeSource, OfTwoTypes, VertexSource
 from gnnloom.pipeline.sources.vertex_data.kind import vertex_kinds
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds

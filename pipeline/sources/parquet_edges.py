@@ -18,6 +18,7 @@ from gnnloom.pipeline.sources.reading.ends import MOST_CANDIDATES, fields_by_nam
 from gnnloom.pipeline.sources.reading.files import open_files
 from gnnloom.pipeline.sources.reading.first_lines import CALLED, is_called
 from gnnloom.pipeline.sources.reading.name_ids import FIRST_ROWS, RowError, check_forms, check_present, judge_column
+from gnnloom.pipeline.sources.reading.others.margins import footer_of
 from gnnloom.pipeline.sources.reading.text_layout import PANDAS_INDEX, find_ends
 from gnnloom.pipeline.sources.reading.times import TimeForm, find_times, find_whole, parse_times
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
@@ -237,6 +238,9 @@ class ParquetEdges:
                 _names(table, name, ids, first, checks=checks) for name, ids in zip(names[:2], columns[:2], strict=True)
             )
             found = self._values(span.file, columns[2], first) if len(names) > 2 else None
+            if checks and 1 < table.num_rows == first + len(source) and (fault := footer_of(source, target)[1]):
+                reason = f"{fault}, or add `--ids names` if it is an edge"
+                raise table.error(names[0], table.num_rows - 1, reason)
             yield NameChunk.valued(source, target, found, times=self.times)
 
 

@@ -45,6 +45,7 @@ from gnnloom.pipeline.sources.parsers.numerals import (
     REASONS,
     TOO_LARGE,
 )
+from gnnloom.pipeline.sources.reading.description import Reading, describe_text
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_files
 from gnnloom.pipeline.sources.reading.first_lines import FirstLines, Suggestion, in_one_unit
@@ -59,12 +60,12 @@ from gnnloom.pipeline.sources.reading.lines import (
     line_at,
 )
 from gnnloom.pipeline.sources.reading.name_ids import IdKind, id_fault
+from gnnloom.pipeline.sources.reading.others.margins import footer_of, numbered_columns
 from gnnloom.pipeline.sources.reading.parse import parse_edges
 from gnnloom.pipeline.sources.reading.text_layout import (
     SAMPLE_BYTES,
     Sample,
     Stated,
-    doubt_of_points,
     likely_separator,
     row_blocks,
     separator_of,
@@ -73,17 +74,15 @@ from gnnloom.pipeline.sources.reading.text_layout import (
 from gnnloom.pipeline.sources.reading.text_table import (
     TextTable,
     check_first_rows,
-    describe_columns,
     find_table,
-    spelled,
     with_times,
 )
 from gnnloom.pipeline.sources.source import EdgeChunk, SourceRange
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.storage.errors import InputError
-from gnnloom.storage.matrix.ticks import WHOLE, floats_of_ticks
+from gnnloom.storage.matrix.ticks import floats_of_ticks
 from gnnloom.storage.option import Option
-from gnnloom.storage.wording import counted, shell_command
+from gnnloom.storage.wording import shell_command
 
 #: Length of the shortest line with an edge: two digits, a separator and a line feed.
 _SHORTEST_LINE = 4
@@ -344,12 +343,20 @@ class TextEdges:
         Raises:
             InputError: a line is not an edge between names, a whole file has no edges, or compressed data is damaged.
         """
-        num_edges = 0
+        num_edges, last = 0, None
         for block in self._blocks(span, comments=self._comments, refused=b"\t", is_read=True):
             chunk = self._parse_names(span.file, block)
             yield chunk
             num_edges += len(chunk.source)
+            last = chunk if len(chunk.source) else last
         self._check_edges(span, num_edges)
+        # The ends of other files were looked at when they were opened.
+        if last is None or num_edges < 2 or self.files[span.file].is_seekable or self.stated.by_number:
+            return
+        name, fault = footer_of(last.source, last.target)
+        reason = f"{fault}, or add `{numbered_columns(self.tables[span.file].fields, valued=self._is_valued)}`"
+        if fault and (error := self.id_error(span, name, (0, 1), f"{reason} if it is an edge")) is not None:
+            raise error
 
     def _check_edges(self, span: SourceRange, found: int) -> None:
         file = self.files[span.file]
@@ -465,62 +472,18 @@ class TextEdges:
 
     def _understood(self, number: int) -> Understood:
         file, table, lines = self.files[number], self.tables[number], self._first_lines(number)
-        try:
-            kind, question = lines.kind(are_names=self.any_name), ""
-        except InputError as error:
-            kind, question = None, str(error)
         value = "time" if self.times else "weight" if self.weights else ""
-        columns = describe_columns(table, lines.columns, value)
-        skipped = [f"{counted(table.comments, 'comment')} before it"] if table.comments else []
-        first = f"text, fields between {spelled(table.separator)}; " + (
-            "the first line counts the others"
-            if table.is_counted
-            else "the first line names the columns"
-            if table.header
-            else "no header"
-        )
-        between = {} if kind is None else {"ids": "names" if kind.are_names else "numbers"}
-        decided = {} if kind is None or kind.at < 0 else {"decided_by": {"line": kind.at, "id": kind.token}}
-        ids = "" if kind is None else "ids are names" if kind.are_names else "ids are numbers"
-        ids += f": {kind.token!r} in line {kind.at} is not a number" if kind is not None and kind.at >= 0 else ""
-        facts = {
-            "separator": table.separator.decode("latin-1"),
-            "header": bool(table.header),
-            "comments": table.comments,
-            "row_numbers": table.has_index,
-            **columns,
-            **({"time_unit": table.times.unit} if table.times is not None else {}),
-            **between,
-            **decided,
-        }
-        read = f"edges from {columns['source']} to {columns['target']}"
-        read += f", {value}s in {columns['value']}" if value else ""
-        if table.times is not None and table.times.unit == WHOLE:
-            read += " (whole numbers, stored as int64)"
-        elif table.times is not None:
-            zone = "with zones" if table.times.has_zone else "without a zone, taken as UTC"
-            read += f" (dates {zone}; stored in {table.times.unit})"
-        index = "; the first column numbers the rows and is skipped" if table.has_index and not table.question else ""
-        shown, at = lines.rows, (table.fields or (0, 1, 2))[-1]
-        weights = [row[at] for row in shown if len(row) > at] if value == "weight" else []
-        doubt = doubt_of_points(table.separator, weights)
-        titles = table.header or lines.titles or [str(number + 1) for number in range(_widest(shown))]
-        width = max(len(titles), _widest(shown))
-        further = Suggestion() if self.extra_columns else lines.suggestion
-        flags = (*further.flags, *(("--undirected",) if table.is_symmetric else ()))
-        # Vertices without an edge would need features as well.
-        flags = (*flags, *(("--ids compact",) if lines.smallest and self.stated_vertices is None else ()))
-        return Understood(
+        return describe_text(
             file.location,
-            "snap",
-            facts,
-            ("; ".join([first, *skipped]), f"{read}{index}", doubt, further.unread, ids),
-            question,
-            (*titles, *[""] * (width - len(titles))),
-            tuple((*row, *[""] * (width - len(row))) for row in shown),
-            None if kind is None else kind.are_names,
-            flags,
-            bool(self.stated.columns) or self._is_valued,
+            table,
+            lines,
+            Reading(
+                value,
+                are_names=self.any_name,
+                is_stated=bool(self.stated.columns) or self._is_valued,
+                extra_columns=self.extra_columns,
+                has_size=self.stated_vertices is not None,
+            ),
         )
 
     def titled(self, titles: tuple[str, ...]) -> TextEdges:
@@ -593,19 +556,16 @@ def _look(file: SourceFile, stated: Stated, *, times: bool = False) -> tuple[Tex
         return table, FirstLines((), (), str(error), str(error), Suggestion())
     table = find_table(file, sample, stated)
     if sample.is_whole and len(sample.rows) <= bool(table.header):
-        raise _no_edges(file)
+        is_doubtful = len(sample.comments) > 1 and not (sample.rows or stated.comment)
+        raise _no_edges(file, "; add `--comment none` if the lines with # or % are edges" if is_doubtful else "")
     if not times:
         check_first_rows(file, sample, stated, table)
     table = with_times(file, sample, table) if times else table
     return table, FirstLines.of(file, sample, stated, table)
 
 
-def _widest(rows: Sequence[Sequence[str]]) -> int:
-    return max(map(len, rows), default=0)
-
-
-def _no_edges(file: SourceFile) -> InputError:
-    return InputError(f"{file.location}: the file is empty or contains only comments; expected a line per edge")
+def _no_edges(file: SourceFile, hint: str = "") -> InputError:
+    return InputError(f"{file.location}: the file is empty or contains only comments; expected a line per edge{hint}")
 
 
 FORMAT = Format(

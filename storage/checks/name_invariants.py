@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Final
 
+from gnnloom.storage.artifacts.artifact_info import ArtifactInfo
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.groups import METADATA
 from gnnloom.storage.format.artifact import MANIFEST
@@ -41,15 +42,19 @@ _LOGGED: Final = re.compile(rf"(?!(?:{_OWN_FOLDERS})/)[^/]+/.+")
 _CODE: Final = (*all_suffixes(), ".pyd", ".pth")
 
 
-def unknown_files(dataset: Dataset) -> Iterator[Path]:
-    """Files that belong to no complete artifact and no run, and that gnnloom did not write."""
+def unknown_files(dataset: Dataset, artifacts: Sequence[ArtifactInfo]) -> Iterator[Path]:
+    """Files that belong to no complete artifact and no run, and that gnnloom did not write.
+
+    Args:
+        artifacts: all artifacts of the dataset; reading their manifests again would take as long as before.
+    """
     kinds = [dataset.path / kind for kind in (*SCHEMAS, RUNS)]
     for folder in (dataset.path, *kinds):
         yield from (path for path in _plain(folder) if not path.is_dir() and path.name != METADATA)
     for folder in _plain(dataset.path):
         if folder not in kinds:
             yield from (folder / name for name in _names_below(folder))
-    for info in dataset.artifacts():
+    for info in artifacts:
         if info.state != "complete":
             arrays = array_files(info.kind).pattern
             files = re.compile(rf"{re.escape(MANIFEST)}|{SECTIONS}/[^/]+\.json|{arrays}")

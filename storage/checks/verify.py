@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,14 +72,14 @@ def verify_dataset(dataset: Dataset, *, quick: bool = False) -> list[Finding]:
     for path in copies_there:
         copied.append(_verify_copy(path))
         meter.advance()
-    return artifacts + runs + copied + _verify_names(dataset) + _verify_lists(dataset)
+    return artifacts + runs + copied + _verify_names(dataset, infos) + _verify_lists(dataset)
 
 
-def _verify_names(dataset: Dataset) -> list[Finding]:
+def _verify_names(dataset: Dataset, infos: Sequence[ArtifactInfo]) -> list[Finding]:
     """A finding for each file that gnnloom did not write and that is part of no artifact and no run."""
     return [
         Finding("file", file.relative_to(dataset.path).as_posix(), "complete", 0, f"{file}: {_NOT_OURS}")
-        for file in unknown_files(dataset)
+        for file in unknown_files(dataset, infos)
     ]
 
 
@@ -92,7 +93,7 @@ def _verify_lists(dataset: Dataset) -> list[Finding]:
 def _num_arrays(info: ArtifactInfo) -> int:
     """Number of arrays of an artifact; 0 if it cannot be opened, which its check reports."""
     try:
-        return len(Artifact(info.path).records)
+        return Artifact(info.path).num_listed
     except (GnnloomError, OSError):
         return 0
 

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 
 from gnnloom.storage.errors import GnnloomError, InputError, MissingPackageError, NotFoundError
 from gnnloom.storage.system_errors import check_is_of_content
@@ -27,6 +27,9 @@ _SHORTEST_SECRET: Final = 6
 _WITHOUT_FOLDERS: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "r2", "hf"})
 #: Most characters of the reason of an error.
 _MOST_REASON: Final = 300
+#: Seconds after which a web server that sends nothing is given up.
+SILENCE: Final = 60.0
+_CONNECTING: Final = 30.0
 
 
 class RemoteError(InputError):
@@ -40,8 +43,11 @@ class RemoteFolder:
         shown: the URL without user, password and query, for messages.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, silence: float = SILENCE) -> None:
         """Choose the storage; nothing is sent yet.
+
+        Args:
+            silence: seconds after which a web server that sends nothing is given up.
 
         Raises:
             InputError: the URL has an unknown protocol.
@@ -49,7 +55,7 @@ class RemoteFolder:
         """
         from fsspec.core import url_to_fs  # noqa: PLC0415 - only transfers need it
 
-        self._url = url
+        self._url, self._silence = url, silence
         self.shown = without_secrets(url)
         try:
             self._files, path = url_to_fs(url.rstrip("/"))  # type: ignore[no-untyped-call]
@@ -71,21 +77,56 @@ class RemoteFolder:
             return {}
         return {each["name"].rstrip("/").rsplit("/", 1)[-1]: each["size"] or 0 for each in found}
 
-    def read(self, name: str, start: int | None = None, stop: int | None = None) -> bytes:
-        """The bytes of a file, or a range of its bytes.
+    def read(self, name: str, most: int) -> bytes:
+        """The bytes of a small file.
+
+        Args:
+            most: bytes that the file may have.
 
         Raises:
             NotFoundError: there is no such file.
-            RemoteError: the storage cannot be reached, or refuses.
+            RemoteError: the storage cannot be reached, or refuses; or the file is larger.
         """
+        found = b"".join(self.pieces(name, most + 1, most + 1))
+        if len(found) > most:
+            raise RemoteError(f"{self.shown}/{name}: more than {most:,} bytes, which no dataset has there")
+        return found
+
+    def pieces(self, name: str, size: int, piece: int) -> Iterator[bytes]:
+        """The first bytes of a file, in pieces; a file that is shorter gives fewer bytes.
+
+        A hostile storage may send without end: no more than ``size`` bytes are taken.
+
+        Args:
+            piece: largest number of bytes of a piece.
+
+        Raises:
+            NotFoundError: there is no such file.
+            RemoteError: the storage cannot be reached, or refuses; or the name is a pipe or a device.
+        """
+        path, start = f"{self._path}/{name}", 0
         with self._speaking(name):
-            found: bytes = self._files.cat_file(f"{self._path}/{name}", start=start, end=stop)
-            return found
+            if self._is("http", "https"):
+                with open_response(self._files, path, self._silence) as response:
+                    while start < size and (found := response.read(min(piece, size - start))):
+                        yield found
+                        start += len(found)
+                return
+            # A pipe would be waited for.
+            if self._is("file") and self._files.info(path)["type"] != "file":
+                raise RemoteError(f"{self.shown}/{name}: not a file")
+            while start < size:
+                asked = min(piece, size - start)
+                found = self._files.cat_file(path, start=start, end=start + asked)
+                # Some storages ignore ranges.
+                yield found[:asked]
+                start += asked
+                if len(found) < asked:
+                    return
 
     def make(self, folder: str) -> None:
         """Make a folder, if the storage writes files only into existing folders."""
-        protocol = self._files.protocol
-        if _WITHOUT_FOLDERS.isdisjoint([protocol] if isinstance(protocol, str) else protocol):
+        if not self._is(*_WITHOUT_FOLDERS):
             with self._speaking(folder):
                 self._files.makedirs(f"{self._path}/{folder}", exist_ok=True)
 
@@ -110,6 +151,11 @@ class RemoteFolder:
         with self._speaking(name), self._files.transaction, self._files.open(f"{self._path}/{name}", "wb") as file:
             file.write(content)
 
+    def _is(self, *protocols: str) -> bool:
+        """Whether the storage has one of some protocols."""
+        known = self._files.protocol
+        return not set(protocols).isdisjoint([known] if isinstance(known, str) else known)
+
     @contextmanager
     def _speaking(self, name: str) -> Iterator[None]:
         """Report an error of the storage in one line."""
@@ -120,7 +166,7 @@ class RemoteFolder:
         except FileNotFoundError:
             raise NotFoundError(f"{self.shown}/{name}: there is no such file, folder or bucket") from None
         except Exception as error:  # noqa: BLE001 - every storage has errors of its own
-            if "file" in self._files.protocol:
+            if self._is("file"):
                 # Of this machine's disk.
                 check_is_of_content(error, f"{self.shown}/{name}")
             raise RemoteError(
@@ -135,6 +181,22 @@ class RemoteFolder:
             text = text.replace(secret, "***")
         kind = type(error).__name__
         return shortened(f"{kind}: {text}" if text else kind, _MOST_REASON)
+
+
+def open_response(files: Any, url: str, silence: float = SILENCE) -> BinaryIO:
+    """Open a file of a web server as one response that is read from its start, which any server supports.
+
+    The response may take any time, as large files do, but not be silent for long.
+
+    Args:
+        files: the file system of fsspec.
+        silence: seconds after which a server that sends nothing is given up.
+    """
+    from aiohttp import ClientTimeout  # noqa: PLC0415 - only web servers need it
+
+    limits = ClientTimeout(total=None, sock_connect=_CONNECTING, sock_read=silence)
+    # With a block size of 0, fsspec streams the response; with any size, it does not ask for the size first.
+    return cast("BinaryIO", files.open(url, "rb", block_size=0, size=1, timeout=limits))
 
 
 def without_secrets(url: str) -> str:

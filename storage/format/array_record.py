@@ -6,14 +6,13 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 #: Hexadecimal digits of the checksum of one chunk.
 CHECKSUM_DIGITS: Final = 8
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Rows ``start`` to ``stop`` of an array, which are whole chunks.
 
     Attributes:
@@ -44,7 +43,7 @@ class ArrayRecord:
             "shape": list(self.shape),
             "dtype": self.dtype,
             "dims": list(self.dims),
-            "pieces": [[piece.start, piece.stop, piece.digest] for piece in self.pieces],
+            "pieces": [piece[:3] for piece in self.pieces],
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -61,9 +60,12 @@ class ArrayRecord:
             shape=tuple(int(size) for size in content["shape"]),
             dtype=str(content["dtype"]),
             dims=tuple(str(dim) for dim in content["dims"]),
+            # A list, which takes less time than a generator: there may be millions.
             pieces=tuple(
-                Piece(int(a), int(b), str(digest), str(each))
-                for (a, b, digest), each in zip(content["pieces"], content["checksums"], strict=True)
+                [
+                    Piece(int(a), int(b), str(digest), str(each))
+                    for (a, b, digest), each in zip(content["pieces"], content["checksums"], strict=True)
+                ]
             ),
         )
 

@@ -51,6 +51,7 @@ from gnnloom.storage.format.schema import FORMAT_VERSION, VERSION_ENTRY, check_r
 from gnnloom.storage.format.sections import (
     SECTIONS,
     arrays_json,
+    listed_arrays,
     parse_arrays,
     read_section,
     section_name,
@@ -113,6 +114,16 @@ class Artifact:
         #: Digests of the lists of arrays that are not in the manifest, by section.
         self.sections: dict[str, str] = self.manifest["sections"]
         self._lists: dict[str, dict[str, ArrayRecord]] = {}
+
+    @property
+    def num_listed(self) -> int:
+        """Number of arrays in the lists, which are read and not checked.
+
+        Raises:
+            CorruptError: the list of a section is damaged.
+        """
+        found = (listed_arrays(self.path, section, digest) for section, digest in self.sections.items())
+        return len(self.manifest["arrays"]) + sum(map(len, found))
 
     @property
     def records(self) -> dict[str, ArrayRecord]:

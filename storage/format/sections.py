@@ -113,6 +113,11 @@ def read_section(artifact: Path, section: str, digest: str) -> dict[str, ArrayRe
     Raises:
         CorruptError: the file is missing, or is not the one that was written.
     """
+    return parse_arrays(artifact / section_name(section), listed_arrays(artifact, section, digest))
+
+
+def listed_arrays(artifact: Path, section: str, digest: str) -> dict[str, Any]:
+    """The entries of the file of a section, by the path of the array; arguments and errors as for `read_section`."""
     file = artifact / section_name(section)
     try:
         raw = file.read_bytes()
@@ -121,4 +126,4 @@ def read_section(artifact: Path, section: str, digest: str) -> dict[str, ArrayRe
         raise CorruptError(f"{file}: the list of arrays cannot be read ({error.strerror})") from error
     if xxhash.xxh3_128_hexdigest(raw) != digest:
         raise CorruptError(f"{file}: not the list of arrays that the manifest names: damaged, or changed by hand")
-    return parse_arrays(file, parse_json(raw, str(file)))
+    return parse_json(raw, str(file))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -45,8 +46,9 @@ def pull_dataset(
         ExistsError: the catalog has a dataset of this name.
         BudgetError: the disk has too little space.
     """
-    sizes, remote = sizes or TransferSizes(), RemoteFolder(url)
-    listed = FileList.read(remote)
+    sizes = sizes or TransferSizes()
+    remote = RemoteFolder(url, sizes.silence)
+    listed = FileList.read(remote, sizes.longest_list)
     for file in listed.files:
         checked_name(remote.shown, file)
     final = free_path(catalog, remote.shown, listed.dataset, name)
@@ -89,11 +91,15 @@ def _fetch(remote: RemoteFolder, listed: FileList, aside: Path, sizes: TransferS
 
 
 def _remove_others(aside: Path, listed: FileList) -> None:
-    """Remove what an earlier pull brought and the list does not have any more."""
-    for where, _, names in os.walk(aside):
+    """Remove what an earlier pull brought and the list does not have any more, with the folders that become empty."""
+    for where, folders, names in os.walk(aside, topdown=False):
         for path in (Path(where, name) for name in names):
             if path.relative_to(aside).as_posix() not in listed.files:
                 path.unlink()
+        for folder in folders:
+            # A folder with files stays.
+            with suppress(OSError):
+                Path(where, folder).rmdir()
 
 
 def _digest(path: Path, piece: int) -> str:
@@ -110,13 +116,12 @@ def _pull_file(remote: RemoteFolder, name: str, file: PushedFile, aside: Path, p
     # By name, because several files may have the same bytes.
     part = aside / _PARTS / xxhash.xxh3_128_hexdigest(name.encode())
     with part.open("wb") as out:
-        for start in range(0, file.bytes, piece):
-            try:
-                block = remote.read(stored, start, min(start + piece, file.bytes))
-            except NotFoundError:
-                raise CorruptError(f"{remote.shown}/{stored}: missing; it has {name}; push the dataset again") from None
-            out.write(block)
-            state.update(block)
+        try:
+            for block in remote.pieces(stored, file.bytes, piece):
+                out.write(block)
+                state.update(block)
+        except NotFoundError:
+            raise CorruptError(f"{remote.shown}/{stored}: missing; it has {name}; push the dataset again") from None
         size = out.tell()
     fault_point("pull.rename", part)
     if (state.hexdigest(), size) != (file.digest, file.bytes):

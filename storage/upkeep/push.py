@@ -22,7 +22,7 @@ import xxhash
 
 from gnnloom.storage.catalog import Dataset
 from gnnloom.storage.disk.files import json_text, parse_json
-from gnnloom.storage.disk.remote_folder import RemoteFolder
+from gnnloom.storage.disk.remote_folder import SILENCE, RemoteFolder
 from gnnloom.storage.disk.seal import open_object, seal_object
 from gnnloom.storage.errors import CorruptError, ExistsError, InputError, NotFoundError
 from gnnloom.storage.faults import fault_point
@@ -33,6 +33,8 @@ from gnnloom.storage.upkeep.archive import files_of, refuse_damage
 
 LIST: Final = "gnnloom-dataset.json"
 OBJECTS: Final = "objects"
+#: Bytes of the longest list, which a pull holds in memory: of about two million files.
+LONGEST_LIST: Final = 256 << 20
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 
 Item = TypeVar("Item")
@@ -40,15 +42,19 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class TransferSizes:
-    """Limits of one transfer: files at the same time, and bytes in memory.
+    """Limits of one transfer: files at the same time, bytes in memory, and waiting.
 
     Attributes:
         at_once: number of files.
         piece: bytes of a file that are in memory; larger files are sent and read in pieces.
+        longest_list: bytes of the longest list.
+        silence: seconds after which a web server that sends nothing is given up.
     """
 
     at_once: int = 8
     piece: int = 8 << 20
+    longest_list: int = LONGEST_LIST
+    silence: float = SILENCE
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,11 @@ class FileList:
         return sum(each.bytes for each in self.files.values())
 
     @classmethod
-    def read(cls, remote: RemoteFolder) -> FileList:
+    def read(cls, remote: RemoteFolder, longest: int = LONGEST_LIST) -> FileList:
         """Read the list of the dataset at a URL.
+
+        Args:
+            longest: bytes that it may have.
 
         Raises:
             NotFoundError: there is no dataset, or its push has not finished.
@@ -82,7 +91,7 @@ class FileList:
         """
         where = f"{remote.shown}/{LIST}"
         try:
-            raw = remote.read(LIST)
+            raw = remote.read(LIST, longest)
         except NotFoundError:
             raise NotFoundError(
                 f"{remote.shown}: there is no dataset here; if a push to this URL was stopped, repeat it"

@@ -41,7 +41,7 @@ from gnnloom.workflows.api.options.keywords import (
     split_fields,
     with_options,
 )
-from gnnloom.workflows.api.options.python_messages import named_as
+from gnnloom.workflows.api.options.python_messages import named_as, python_text
 from gnnloom.workflows.interop.graph_libraries import source_ids
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def features(
             opened = opened if like is None else stored_like(opened, vertices_like(found, like, of_type))
             add_vertices = partial(ingest_vertices, options=storing, allow_others=add)
             stored = on_cluster(cluster, lambda workers: add_vertices(found, opened, workers, owner))
-            log_notes(vertex_notes(stored))
+            notes = vertex_notes(stored, owner if kind.by_position else None)
+            log_notes(python_text(note, {}) for note in notes)
         return found
 
     return once_per_job(store)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from gnnloom.pipeline.cluster.open_cluster import ClusterOptions, open_cluster
-from gnnloom.pipeline.ingest.notes import graph_notes, log_notes, vertex_notes
+from gnnloom.pipeline.ingest.notes import graph_notes, id_notes, log_notes, vertex_notes
 from gnnloom.pipeline.ingest.row_meaning import Rows
 from gnnloom.pipeline.ingest.stage import IngestOptions, ingest_graph
 from gnnloom.pipeline.ingest.typed.declared import DeclaredTables
-from gnnloom.pipeline.ingest.typed.end_types import relation_of_types
+from gnnloom.pipeline.ingest.typed.end_types import notes_on_ratings, relation_of_types
 from gnnloom.pipeline.ingest.typed.folders.layouts import described_tables
 from gnnloom.pipeline.ingest.typed.notes import typed_notes
 from gnnloom.pipeline.ingest.typed.options import TypedOptions
@@ -370,6 +370,7 @@ class Storing:
             )
         bundled = bundled_vertices(format_name, locations, values)
         notes = check_rows(understood, self.name, values, stores_data=bundled is not None)
+        notes += [*id_notes(understood), *notes_on_ratings(understood, self.name, format_name)]
         return OpenedSource(edges, bundled, understood, notes)
 
     def store(self, source: OpenedSource | TypedTables) -> tuple[Graph | TypedGraph, list[Vertices], list[str]]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gnnloom.pipeline.ingest.row_meaning import Rows
 from gnnloom.pipeline.ingest.stage import IngestOptions
-from gnnloom.pipeline.ingest.typed.end_types import relation_of_prefixes, relation_of_types
+from gnnloom.pipeline.ingest.typed.end_types import relation_of_prefixes, relation_of_types, words_of_ratings
 from gnnloom.pipeline.ingest.typed.table import parse_relations
 from gnnloom.pipeline.ingest.typed.tables import TypedTables
 from gnnloom.pipeline.ingest.typed.triples import TRIPLES
@@ -25,7 +25,7 @@ from gnnloom.pipeline.ingest.vertex_tables import (
     table_columns,
 )
 from gnnloom.pipeline.sources.format import COLUMNS, formats, guess_format, guessed_formats, open_edges
-from gnnloom.pipeline.sources.reading.first_lines import is_called
+from gnnloom.pipeline.sources.reading.first_lines import STARS, is_called
 from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.reading.times import count_seconds, find_times
 from gnnloom.pipeline.sources.text import TextEdges
@@ -54,8 +54,6 @@ _OF_TYPES: Final = "if rdf:type is the type of its subject"
 #: A column with the ids of a type: user_id, userId, movieId; and a column that may be named after a type: user.
 _OF_TYPE: Final = re.compile(r"([A-Za-z][a-z]*)(?:_?[Ii][Dd])")
 _WORD: Final = re.compile(r"([A-Za-z][a-z]{2,})")
-#: Ratings of users: one to ten stars, perhaps in halves.
-_STARS: Final = frozenset(text for half in range(1, 21) for text in (f"{half / 2:g}", f"{half / 2:.1f}"))
 #: Names of id columns that tables of any type may have: columns of this name in two tables are not related.
 _ANY_IDS: Final = frozenset({"id", "ids", "key", "index", "name", "code", "node", "vertex", "node_id", "vertex_id"})
 #: Prefixes and suffixes of columns with labels of edges: is_fraud, risk_class.
@@ -473,12 +471,9 @@ def _ratings(locations: Sequence[str], format_name: str | None, understood: Sequ
         return {}
     # Edges of one type may have the same columns, but their weights are seldom a few stars.
     are_times = len(columns) < 4 or count_seconds(columns[3])
-    if not (are_times and len(set(columns[2])) > 1 and set(columns[2]) <= _STARS):
+    if not (are_times and len(set(columns[2])) > 1 and set(columns[2]) <= STARS):
         return {}
-    values = ["3 as weight", "4 as time"][: len(columns) - 2]
-    table = f"user,rates,item={locations[0]}:{','.join(['1', '2', *values])}"
-    given = [*(["--format", format_name] if format_name else []), *_merge(values)]
-    return {_IF_RATINGS: shell_command("gnnloom", "ingest", "NAME", "--relation", table, "--no-header", *given)}
+    return {_IF_RATINGS: shell_command("gnnloom", "ingest", "NAME", *words_of_ratings(first, format_name))}
 
 
 def _edges(

@@ -15,6 +15,7 @@ from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.understood import Understood
 from gnnloom.pipeline.sources.vertex_data.table_columns import column_list
 from gnnloom.storage.artifacts.typed.typed_names import valid_name
+from gnnloom.storage.wording import shell_command
 
 #: A column with the type of an end: x_type, source_label, headKind.
 _OF_TYPE: Final = re.compile(r"(.+?)_?(type|kind|label|category)", re.IGNORECASE)
@@ -99,3 +100,28 @@ def relation_of_prefixes(triples: Understood, location: str) -> str:
     relation = next(iter(triples.facts.get("further", ())), "")
     types = [f"{end} as {role} type before {_SEPARATOR}" for end, role in zip(ends, ("source", "target"), strict=True)]
     return f"{BY_ROW},{BY_ROW},{BY_ROW}={location}:{column_list([*ends, f'{relation} as relation', *types])}"
+
+
+def words_of_ratings(edges: Understood, format_name: str | None) -> list[str]:
+    """Options of ``gnnloom ingest`` that store a table of users, items, ratings and perhaps times with two types.
+
+    Args:
+        edges: the table, without a header.
+        format_name: the format that the user gives.
+    """
+    values = ["3 as weight", "4 as time"][: len(edges.columns) - 2]
+    relation = f"user,rates,item={edges.location}:{','.join(['1', '2', *values])}"
+    merge = ["--merge", "keep"] if len(values) > 1 else []
+    return ["--relation", relation, "--no-header", *(["--format", format_name] if format_name else []), *merge]
+
+
+def notes_on_ratings(found: Sequence[Understood], dataset: str, format_name: str | None) -> list[str]:
+    """A note on edges that seem to be ratings, whose users and items were stored with one numbering; or nothing."""
+    if len(found) != 1 or not found[0].facts.get("ratings"):
+        return []
+    command = shell_command("gnnloom", "ingest", dataset, *words_of_ratings(found[0], format_name))
+    note = (
+        "the columns seem to have users, items and ratings, and a user and an item of one number are stored as one"
+        f" vertex; `{command}` stores two types"
+    )
+    return [note]

@@ -81,7 +81,8 @@ def fields_by_name(
         )
     elif len(named_ends) > 1:
         chosen = [_columns_option(names, pair, numbered=numbered) for pair in named_ends]
-        options = " or ".join(f"`{shell_command(*columns)}`" for columns in chosen)
+        shown = [f" ({' and '.join(names[end] for end in pair)})" if numbered else "" for pair in named_ends]
+        options = " or ".join(f"`{shell_command(*each)}`{name}" for each, name in zip(chosen, shown, strict=True))
         question = f"{location}: the header names several pairs of columns that may be the ends of edges; add {options}"
     elif valued and len(others) != 1:
         columns = _columns_option(names, (*named_ends[0], -1), numbered=numbered)
@@ -166,9 +167,14 @@ def open_ends(
     may_be_logged = width > 2 and not stated.valued and ends not in find_ends(names)
     is_logged = may_be_logged and not _name_ids(names, ends[:1]) and _are_logged(rows, ends)
     others = [at for at in range(width) if not times[at]]
-    likely = _likely_ends(rows, names, [at for at in others if at != ends[0]] if is_logged else others) or (
-        (others[0], others[1]) if len(others) > 1 and any(times[end] for end in ends) else ends
-    )
+    likely = _likely_ends(rows, names, [at for at in others if at != ends[0]] if is_logged else others)
+    if likely is None:
+        # Fractions are not ids.
+        may_be_ids = [
+            at for at in others if all(is_id(row.fields[at]) or not is_number(row.fields[at]) for row in rows)
+        ]
+        found = may_be_ids if len(may_be_ids) > 1 else others
+        likely = (found[0], found[1]) if len(found) > 1 and any(times[end] for end in ends) else ends
     option = _columns_option(names or [""] * width, likely, numbered=not names)
     if is_logged and likely != ends:
         title = f"column {names[ends[0]] if names else ends[0] + 1}"
@@ -196,6 +202,14 @@ def open_ends(
         return ends, (
             f"{file.location}: the first fields count the lines; add `--columns 2,3` if they number the edges,"
             " `--columns 1,2` if the first two are the ends of edges, and `--columns 1,2,3` if a weight follows"
+        )
+    # Tables have other separators than blanks.
+    is_open = not names and stated.header is None and sample.separator != b" "
+    if is_open and _are_numbers_of_columns(rows, ends):
+        shown = ",".join(rows[0].fields)
+        return ends, (
+            f"{file.location}, line {rows[0].line}: {shown} may be the numbers that pandas gives to columns without"
+            " names; add `--header` if they are, or `--no-header` if the line is an edge"
         )
     cells = {at: {row.fields[at] for row in rows} for at in others[:MOST_CANDIDATES]}
     return find_other_ends(file.location, cells, names, ends, valued=stated.valued) or (ends, "")
@@ -329,6 +343,13 @@ def _count_rows(rows: Sequence[Row]) -> bool:
         and first in {"0", "1"}
         and all(row.fields[0] == str(number) for number, row in enumerate(rows, int(first)))
     )
+
+
+def _are_numbers_of_columns(rows: Sequence[Row], ends: tuple[int, int]) -> bool:
+    """Whether the first row is 0, 1, 2 and so on, and the ids of all other rows are larger than these."""
+    first, below = rows[0].fields, [row.fields[end] for row in rows[1:] for end in ends]
+    are_numbers = list(first) == [str(number) for number in range(len(first))] and all(map(is_id, below))
+    return are_numbers and len(rows) > 2 and min(float(cell) for cell in below) > len(first)
 
 
 def _likely_ends(rows: Sequence[Row], names: Sequence[str], columns: Sequence[int]) -> tuple[int, int] | None:

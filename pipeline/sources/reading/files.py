@@ -16,7 +16,7 @@ import xxhash
 
 from gnnloom.pipeline.sources.reading.coding import CODINGS, coding_of
 from gnnloom.storage.disk.files import user_path
-from gnnloom.storage.disk.remote_folder import without_secrets
+from gnnloom.storage.disk.remote_folder import open_response, without_secrets
 from gnnloom.storage.errors import InputError, NotFoundError
 from gnnloom.storage.system_errors import OF_PERMISSION, check_is_of_content
 
@@ -125,7 +125,7 @@ class SourceFile:
             NotFoundError: the file no longer exists.
         """
         try:
-            stream = self.path.open("rb") if self.is_local else _open_remote(self.address, streaming)
+            stream = self.path.open("rb") if self.is_local else _open_remote(self.address, self.size, streaming)
         except OSError as error:
             raise _unreadable(self.address, error) from error
         with stream:
@@ -260,12 +260,43 @@ def _file_system(location: str) -> tuple[Any, str]:
     return file_system, str(path)
 
 
-def _open_remote(location: str, streaming: bool) -> BinaryIO:
+def _open_remote(location: str, size: int | None, streaming: bool) -> BinaryIO:
     file_system, path = _file_system(location)
     if streaming and location.startswith(("http://", "https://")):
-        # With a block size of 0, fsspec streams the response and sends no requests for ranges.
-        return io.BufferedReader(file_system.open(path, "rb", block_size=0), _REMOTE_BUFFER)
+        return io.BufferedReader(_Response(open_response(file_system, path), location, size), _REMOTE_BUFFER)
     return cast("BinaryIO", file_system.open(path, "rb"))
+
+
+class _Response(io.RawIOBase):
+    """The response of a web server, read from its start: a response that fails or is cut off is an error."""
+
+    def __init__(self, stream: BinaryIO, location: str, size: int | None) -> None:
+        """Read a response.
+
+        Args:
+            size: number of bytes that the server states for the file; None if it states none.
+        """
+        self._stream, self._location, self._left = stream, location, size or 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        room = memoryview(buffer)
+        try:
+            found = self._stream.read(len(room))
+        except Exception as error:
+            # Every storage has errors of its own.
+            raise _unreadable(self._location, error) from error
+        self._left -= len(found)
+        if not found and self._left > 0:
+            raise InputError(f"{shown_location(self._location)}: cut off: {self._left:,} bytes are missing; try again")
+        room[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def shown_location(location: str) -> str:

@@ -33,6 +33,11 @@ _KINDS_OF_WEIGHTS: Final = (
     "_weight", "_score", "_count", "_rating", "_similarity", "_strength", "_amount", "_amt",
 )  # fmt: skip
 
+#: Ratings of users: one to ten stars, perhaps in halves.
+STARS: Final = frozenset(text for half in range(1, 21) for text in (f"{half / 2:g}", f"{half / 2:.1f}"))
+#: Columns of users, items and ratings; rows for each rating that show ratings without times.
+_RATED, _ROWS_PER_RATING = 3, 4
+
 
 def is_called(name: str, kind: str) -> bool:
     """Whether a column has a usual name of weights or times, or of a kind of weights.
@@ -82,6 +87,8 @@ class FirstLines:
             names; or why the lines leave it open.
         suggestion: options for the columns that nothing reads yet.
         smallest: the smallest id; 0 if some rows were not looked at, or not all ids are numbers.
+        are_ratings: the columns seem to have users, items, ratings and perhaps times, with numbers that are both users
+            and items.
         titles: names that another file gives to the columns of a file without a header.
     """
 
@@ -91,6 +98,7 @@ class FirstLines:
     names: IdKind | str
     suggestion: Suggestion
     smallest: int = 0
+    are_ratings: bool = False
     titles: tuple[str, ...] = ()
 
     @property
@@ -109,6 +117,7 @@ class FirstLines:
             _judged(file, sample, stated, table, are_names=True),
             suggest(table, sample, stated),
             _smallest(sample, table),
+            not stated.columns and _are_ratings(sample, table),
         )
 
     def kind(self, *, are_names: bool) -> IdKind:
@@ -136,6 +145,22 @@ def _smallest(sample: Sample, table: TextTable) -> int:
     ids = [row.fields[end] for row in rows for end in table.ends if end < len(row.fields)]
     is_known = sample.is_whole and ids and all(map(is_id, ids))
     return min(int(float(each)) if "." in each else int(each) for each in ids) if is_known else 0
+
+
+def _are_ratings(sample: Sample, table: TextTable) -> bool:
+    """Whether a table without a header seems to have users, items, ratings and perhaps times.
+
+    The numbers of users and of items overlap, and there are few different ratings, which repeat often.
+    """
+    widths = {len(row.fields) for row in sample.rows}
+    if table.header or sample.comments or table.fields or not widths <= {_RATED, _RATED + 1} or len(widths) > 1:
+        return False
+    users, items, ratings, *times = (set(cells) for cells in zip(*(row.fields for row in sample.rows), strict=True))
+    are_apart = users.isdisjoint(items) or not all(map(is_id, users | items))
+    if are_apart or len(ratings) < 2 or not ratings <= STARS:
+        return False
+    are_many = len(sample.rows) >= _ROWS_PER_RATING * len(ratings)
+    return count_seconds(list(times[0])) if times else are_many
 
 
 def _shown(flag: str) -> str:
@@ -168,7 +193,8 @@ def suggest(table: TextTable, sample: Sample, stated: Stated) -> Suggestion:
             values = [cell.replace(",", ".") if has_commas else cell for cell in cells]
             are_numbers = all(map(is_number, values))
             # Fractions in the only other column are weights of edges, whatever its name is.
-            is_meant |= kind == "weights" and len(left) == 1 and are_numbers and any(float(each) % 1 for each in values)
+            may_be_weights = kind == "weights" and len(left) == 1 and not is_called(names[number], "times")
+            is_meant |= may_be_weights and are_numbers and any(float(each) % 1 for each in values)
             if is_meant and is_named and not are_numbers and kind == "weights" and not unread:
                 unread = _unread(names[number], cells, table)
             if is_meant and (are_numbers or (kind == "times" and find_times(cells) is not None)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,9 +40,14 @@ _SHOWN: Final = {
     _SINGLE_QUOTES: "an id in single quotes; write double quotes or none",
     _FORMULA: "a formula of Excel; write the text between its quotes",
 }
-#: Quotes around a name that CSV does not know, and a name of hexadecimal digits, whose case has no meaning.
+#: Quotes around a name that CSV does not know, and a name of hexadecimal digits, whose case has no meaning; addresses
+#: have colons between them.
 _QUOTES: Final = "'\"`\u2018\u2019\u201c\u201d\u00ab\u00bb"
-_HEXADECIMAL: Final = re.compile(r"(0[xX])?[0-9a-fA-F-]{16,}", re.ASCII)
+_HEXADECIMAL: Final = re.compile(
+    r"0[xX][0-9a-fA-F]+|[0-9a-fA-F-]{16,}|[0-9a-fA-F]{1,4}(::?[0-9a-fA-F]{1,4}){2,7}", re.ASCII
+)
+#: Signs between several names in one field; a comma also stands within a name.
+_BETWEEN_NAMES: Final = ("; ", ";", "|", ", ", ",")
 _MOST_ID: Final = (1 << 63) - 1
 #: Rows at the beginning of a column that decide whether its ids are numbers.
 FIRST_ROWS: Final = 4096
@@ -122,14 +127,40 @@ def find_two_forms(cells: Iterable[str]) -> tuple[int, str]:
     return -1, ""
 
 
+def find_name_fault(cells: Collection[str]) -> tuple[int, str]:
+    """Position and fault of the first name that :func:`find_two_forms` or :func:`find_joined` finds."""
+    at, fault = find_two_forms(cells)
+    return (at, fault) if fault else find_joined(cells)
+
+
+def find_joined(cells: Collection[str]) -> tuple[int, str]:
+    """Position of a field with several names, which others are alone, and its fault; -1 and nothing if there is none.
+
+    >>> find_joined(["ann", "bo", "ann;cy"])[0], find_joined(["ann", "Lee, ann"]), find_joined(["a", "b", "a, b"])[0]
+    (2, (-1, ''), 2)
+    """
+    known = set(cells)
+    for at, cell in enumerate(cells):
+        between = next((sign for sign in _BETWEEN_NAMES if sign in cell), "")
+        parts = cell.split(between) if between else []
+        alone = sum(part in known for part in parts)
+        are_known = alone == len(parts) or (alone and not between.startswith(","))
+        if parts and all(parts) and (are_known or all("@" in part for part in parts)):
+            return at, (
+                f"{cell!a} seems to be several names; write a line for each edge, or add `--ids names` if it is one"
+                " name"
+            )
+    return -1, ""
+
+
 def check_forms(columns: Sequence[Names], error: RowError) -> None:
-    """Check that the first names of several columns have one spelling each.
+    """Check that the first names of several columns are single names, with one spelling each.
 
     Raises:
-        InputError: two names are such as :func:`find_two_forms` finds.
+        InputError: names are such as :func:`find_name_fault` finds.
     """
     rows = [row for names in columns for row in range(len(names))]
-    at, fault = find_two_forms(name.decode("utf-8", "replace") for names in columns for name in names)
+    at, fault = find_name_fault([name.decode("utf-8", "replace") for names in columns for name in names])
     if fault:
         raise error(rows[at], fault)
 

@@ -78,7 +78,8 @@ _OWN_WORDS = frozenset({"id", "ids", "code", "key", "name", "title"})
 _NO_ID_WORDS = frozenset({
     "time", "date", "datetime", "at", "year", "month", "day", "hour", "ts", "timestamp", "valid", "effective",
     "lat", "latitude", "lon", "lng", "long", "longitude", "x", "y", "z", "amount", "balance", "price", "value",
-    "weight", "count", "type", "label", "class", "category", "currency", "score", "degree", "port",
+    "weight", "count", "type", "label", "class", "category", "currency", "score", "degree", "port", "organism", "taxon",
+    "taxid", "species",
 })  # fmt: skip
 _LONG_NO_ID_WORDS = tuple(word for word in _NO_ID_WORDS if len(word) > 5)
 #: Name of a column that pandas gives to an index without a name, in files of other kinds than text.
@@ -89,6 +90,7 @@ _INDEXES: Final = frozenset({"", "unnamed: 0", PANDAS_INDEX})
 _MOST_TOKENS: Final = 8
 #: The words of a column's name, between signs and where lower case letters or digits begin or end.
 _TOKENS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_MARKED: Final = re.compile(r"([A-Z]{2,})([AB])")
 #: Words that may follow or precede such a word: FromNodeId, source_id, src_node.
 _EXTRAS = re.compile(r"(node|vertex|user|id|name|idx|index)+$")
 
@@ -151,6 +153,11 @@ class Stated:
     extra_columns: bool = False
     are_edges: bool = False
 
+    @property
+    def by_number(self) -> bool:
+        """Whether the columns are chosen by their numbers."""
+        return bool(self.columns) and all(map(is_count, self.columns))
+
     def to_json(self) -> dict[str, Any]:
         """The stated header, decimals and separator."""
         found: dict[str, Any] = {} if self.header is None else {"header": self.header}
@@ -195,6 +202,13 @@ class Sample:
     rows: tuple[Row, ...]
     is_whole: bool
     separator: bytes
+
+    @property
+    def commented_titles(self) -> tuple[str, ...]:
+        """Names of columns in the last comment before the rows, if it has a field per column and no number."""
+        titles = fields_of(self.comments[-1].lstrip("#% "), self.separator) if self.comments and self.rows else ()
+        is_header = bool(titles) and len(titles) == len(self.rows[0].fields) and not any(map(is_number, titles))
+        return titles if is_header else ()
 
     @classmethod
     def of(cls, file: SourceFile, stated: Stated) -> Sample:
@@ -527,7 +541,9 @@ def _columns_by_end(names: tuple[str, ...]) -> dict[tuple[str, ...], dict[str, i
     """
     columns: dict[tuple[str, ...], dict[str, int]] = {}
     for number, name in enumerate(names):
-        tokens = [token.lower() for token in _TOKENS.findall(name)]
+        # In capital letters, nothing else separates the mark: ENTITYA, IDB.
+        marked = _MARKED.fullmatch(name)
+        tokens = [token.lower() for token in (marked.groups() if marked is not None else _TOKENS.findall(name))]
         ends = [at for at, token in enumerate(tokens) if token in _END_WORDS] if len(tokens) <= _MOST_TOKENS else []
         for at in ends:
             rest = (*tokens[:at], "", *tokens[at + 1 :])

@@ -12,17 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gnnloom.pipeline.sources.reading.directions import says_undirected
 from gnnloom.pipeline.sources.reading.ends import fields_by_name, have_times, named_fields, numbered_fields, open_ends
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import HAS_RETURN, bad_line
-from gnnloom.pipeline.sources.reading.name_ids import IdKind, find_two_forms, is_id, is_missing_id, judge_ids
-from gnnloom.pipeline.sources.reading.other_rows import (
-    refuse_drawn,
-    refuse_footer,
-    refuse_marked,
-    refuse_others,
-    refuse_wide,
-)
+from gnnloom.pipeline.sources.reading.name_ids import IdKind, find_name_fault, is_id, is_missing_id, judge_ids
+from gnnloom.pipeline.sources.reading.others.margins import refuse_footer
+from gnnloom.pipeline.sources.reading.others.other_rows import refuse_drawn, refuse_marked, refuse_others, refuse_wide
 from gnnloom.pipeline.sources.reading.text_layout import (
     DECIMAL_COMMA,
     Row,
@@ -148,7 +144,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
     question = question if names else ""
     if names and "\r" in first.text:
         raise bad_line(file, first.start, HAS_RETURN)
-    titles = names or _commented_titles(sample)
+    titles = names or sample.commented_titles
     named_ends = () if columns else find_ends(titles)
     if not columns and (
         by_name := fields_by_name(file.location, titles, fields[:2] or (0, 1), valued=stated.valued, numbered=not names)
@@ -162,9 +158,9 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         likely, question = open_ends(file, sample, stated, names, (fields[0], fields[1]) if fields else (0, 1))
         fields = _with_ends(fields, likely, valued=stated.valued) if question else fields
     if not columns:
-        is_stated = stated.header is not None
-        refuse_others(file, sample, named_ends, has_header=bool(names), is_stated=is_stated, is_valued=stated.valued)
-        refuse_footer(file, sample, (fields[0], fields[1]) if fields else (0, 1))
+        refuse_others(file, sample, named_ends, stated, has_header=bool(names))
+    if not stated.by_number:
+        refuse_footer(file, sample, fields, valued=stated.valued)
     return TextTable(
         sample.separator,
         names,
@@ -173,7 +169,7 @@ def find_table(file: SourceFile, sample: Sample, stated: Stated) -> TextTable:
         first.stop if names else first.start,
         len(sample.comments),
         has_index,
-        not columns and _says_undirected(file, sample, names),
+        not columns and says_undirected(file, sample, names),
         is_counted=has_count,
         is_bipartite=sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["bip"],
         question=question,
@@ -296,31 +292,6 @@ def _row_names_question(file: SourceFile, sample: Sample, stated: Stated) -> str
         f" source in line {below.line} is {below.fields[1]!r}; or {options[1]} if the last column has no name, so that"
         f" it is {below.fields[0]!r}"
     )
-
-
-def _commented_titles(sample: Sample) -> tuple[str, ...]:
-    """Names of columns in the last comment before the rows, if it has a field per column and no number."""
-    titles = fields_of(sample.comments[-1].lstrip("#% "), sample.separator) if sample.comments else ()
-    is_header = len(titles) == len(sample.rows[0].fields) and not any(map(is_number, titles))
-    return titles if is_header else ()
-
-
-def _says_undirected(file: SourceFile, sample: Sample, header: Sequence[str]) -> bool:
-    """Whether a file says that its edges have no direction: in its first comment, or in Gephi's column ``Type``.
-
-    Raises:
-        InputError: only some edges have a direction.
-    """
-    if sample.comments[:1] != () and sample.comments[0].lstrip("% ").split()[:1] == ["sym"]:
-        return True
-    at = next((number for number, name in enumerate(header) if name.lower() == "type"), None)
-    found = {row.fields[at].lower() for row in sample.rows[1:] if at < len(row.fields)} if at is not None else set()
-    if found == {"directed", "undirected"}:
-        raise InputError(
-            f"{file.location}: column {header[at or 0]} has directed and undirected edges; write the undirected ones in"
-            " both directions, and add `--columns` with the columns that are read"
-        )
-    return found == {"undirected"}
 
 
 def with_times(file: SourceFile, sample: Sample, table: TextTable) -> TextTable:
@@ -483,7 +454,7 @@ def find_ids(file: SourceFile, sample: Sample, stated: Stated, table: TextTable,
         found = _find_kind(file, rows, table)
         _check_first_lines(file, stated, sample, rows, table)
         ends = [(row, row.fields[end]) for end in table.ends for row in rows if len(row.fields) > end]
-        at, fault = find_two_forms(cell for _, cell in ends)
+        at, fault = find_name_fault([cell for _, cell in ends])
         if fault:
             raise bad_line(file, ends[at][0].start, fault)
     if found.fault:

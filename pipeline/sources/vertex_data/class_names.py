@@ -25,7 +25,10 @@ MOST_NAMES: Final = 1 << 16
 #: Words for "no label" among names, in lower case.
 UNKNOWN: Final = frozenset({b"", b"-1", b"nan", b"na", b"n/a", b"<na>", b"null", b"none", b"?", b"\\n"})
 #: Names of a column of labels, in lower case: such a first line is a header, unless later lines have the word as well.
-_HEADERS: Final = frozenset({"label", "labels", "class", "classes", "category", "target", "y"})
+_HEADERS: Final = frozenset({
+    "label", "labels", "class", "classes", "category", "target", "y", "community", "communities", "cluster",
+    "department",
+})  # fmt: skip
 #: Bytes of text that are split at a time.
 _BLOCK_BYTES: Final = 4 << 20
 

@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.parsers.numerals import OPEN_COMMENT, REASONS, TAB
 from gnnloom.pipeline.sources.reading.fields import PLAIN, TextBlock, chosen_fields
 from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.lines import bad_line
-from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn
+from gnnloom.pipeline.sources.reading.others.other_rows import refuse_drawn
 from gnnloom.pipeline.sources.reading.text_layout import (
     PANDAS_INDEX,
     Sample,

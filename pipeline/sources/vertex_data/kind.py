@@ -75,6 +75,11 @@ class VertexKind:
     needs_graph: bool = True
     is_synthetic: bool = False
 
+    @property
+    def by_position(self) -> bool:
+        """Whether row k of what is read belongs to vertex k."""
+        return not (self.is_synthetic or self.needs_graph)
+
 
 @cache
 def vertex_kinds() -> Mapping[str, VertexKind]:

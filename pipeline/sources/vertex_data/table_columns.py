@@ -19,7 +19,7 @@ from gnnloom.pipeline.sources.binary.parquet_table import ParquetTable
 from gnnloom.pipeline.sources.binary.stored_arrays import StoredArray
 from gnnloom.pipeline.sources.reading.coding import without_suffix
 from gnnloom.pipeline.sources.reading.files import SourceFile, is_local, open_file, shown_location
-from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn
+from gnnloom.pipeline.sources.reading.others.other_rows import refuse_drawn
 from gnnloom.pipeline.sources.reading.text_layout import (
     PANDAS_INDEX,
     Row,
@@ -35,12 +35,12 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
     NumpyCells,
     ParquetCells,
-    PartedCells,
     TextTableCells,
     column_name,
 )
 from gnnloom.pipeline.sources.vertex_data.class_names import UNKNOWN, is_heading
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import open_one_array
+from gnnloom.pipeline.sources.vertex_data.parted_cells import PartedCells
 from gnnloom.storage.disk.files import user_path
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.format.vertex_arrays import SPLIT_WORDS, VertexArray, split_part
@@ -253,7 +253,10 @@ def open_text(file: SourceFile, columns: Sequence[str], stated: Stated, ids: str
         return TextTableCells(
             file, sample.separator, names, width, first.stop, rows, question=question, has_commas=has_commas
         )
-    return TextTableCells(file, sample.separator, (), width, first.start, sample.rows, has_commas=has_commas)
+    titles = sample.commented_titles
+    return TextTableCells(
+        file, sample.separator, (), width, first.start, sample.rows, has_commas=has_commas, titles=titles
+    )
 
 
 def _with_points(fields: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.reading.files import SourceFile, open_file
-from gnnloom.pipeline.sources.reading.other_rows import refuse_drawn
+from gnnloom.pipeline.sources.reading.others.other_rows import refuse_drawn
 from gnnloom.pipeline.sources.reading.text_columns import (
     RowIndex,
     RowStart,

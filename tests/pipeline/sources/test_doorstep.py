@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +157,21 @@ READ = {
     "times of day as vertices": Case({"e.csv": "from,to\n08:00,09:00\n09:00,10:00\n"}, "08:00>09:00, 09:00>10:00"),
     "a vertex that is called Total": Case(
         {"e.csv": "source,target\nShell,BP\nBP,Eni\nTotal,Shell\n"}, "Shell>BP, BP>Eni, Total>Shell"),
+    "arrows that all lead to the target": Case({"e.csv": "source,target,direction\nann,bo,->\nbo,cy,->\n"},
+                                               "ann>bo, bo>cy"),
+    "marks behind capital letters": Case(
+        {"s.tsv": "ENTITYA\tTYPEA\tIDA\tENTITYB\tTYPEB\tIDB\nJAK\tprotein\tO6\tSTAT\tprotein\tP4\n"
+                  "STAT\tprotein\tP4\tBCL\tprotein\tP1\n"}, "JAK>STAT, STAT>BCL"),
+    "genes and their names in a comment": Case(
+        {"b.tab3.txt": "#BioGRID Interaction ID\tEntrez Gene Interactor A\tEntrez Gene Interactor B\tBioGRID ID"
+                       " Interactor A\tBioGRID ID Interactor B\tOrganism ID Interactor A\tOrganism ID Interactor B"
+                       "\tScore\n103\t6416\t2318\t112\t108\t9606\t9606\t-\n"
+                       "117\t84665\t88\t124\t106\t9606\t9606\t-\n"}, "6416>2318, 84665>88"),
+    "days as numbers of a spreadsheet": Case({"e.csv": "source,target,date\na,b,44197.5\nb,c,44198.25\n"}, "a>b, b>c"),
+    "durations between times and ends": Case(
+        {"f.csv": "ts,te,td,sa,da\n2018-06-21 00:00:01,2018-06-21 00:00:02,1.5,10.0.0.1,10.0.0.2\n"
+                  "2018-06-21 00:00:02,2018-06-21 00:00:03,2.0,10.0.0.2,10.0.0.3\n"},
+        "10.0.0.1>10.0.0.2, 10.0.0.2>10.0.0.3"),
     "two edges with weights and seconds": Case({"e.txt": "1 2 1 1289241911\n2 3 1 1289241941\n"}, "1>2=1, 2>3=1"),
     **{
         f"a column {name}": Case({"e.csv": f"source,target,kind,{name}\n1,2,9,5\n2,3,8,7\n"}, "1>2=5, 2>3=7")
@@ -299,6 +316,28 @@ REFUSED = {
     "a sum below many names": Refused(
         {"e.csv": "source,target\n" + "".join(f"person-{k},person-{k + 1}\n" for k in range(9000)) + "Sum,9000\n"},
         ("line 9,002", "'Sum'")),
+    "arrows in both directions": Refused({"e.txt": "ann -> bo\ncy <- dee\n"}, ("line 1", "'->' and '<-'")),
+    "arrows behind a word": Refused({"e.txt": "Edge 1 => 2\nEdge 2 => 3\n"}, ("line 1", "`--columns 2,4`")),
+    "nothing between the ids": Refused({"e.tsv": "ann\t\tbo\nbo\t\tcy\n"}, ("line 1", "empty", "`--columns 1,3`")),
+    "a column of directions": Refused({"e.csv": "source,target,direction\nann,bo,->\nbo,cy,<-\n"},
+                                      ("column direction", "directed and reversed")),
+    "edges against their direction": Refused({"e.csv": "source,target,direction\nann,bo,in\nbo,cy,in\n"},
+                                             ("column direction", "reversed")),
+    "only some directed edges": Refused({"e.csv": "source,target,is_directed\n1,2,True\n2,3,False\n"},
+                                        ("column is_directed", "directed and undirected")),
+    "several receivers": Refused({"e.csv": "sender,recipient\nann@x.org,bo@x.org\nbo@x.org,\"cy@x.org, di@x.org\"\n"},
+                                 ("line 3", "several names")),
+    "several names": Refused({"e.csv": "source,target\nann,bo\nbo,cy;ann\n"}, ("line 3", "'cy;ann'", "`--ids names`")),
+    "addresses of hardware in two cases": Refused(
+        {"e.txt": "00:1B:44:11:3A:B7 00:1B:44:11:3A:B8\n00:1b:44:11:3a:b8 00:1B:44:11:3A:B9\n"}, ("line 1", "case")),
+    "short hexadecimal ids in two cases": Refused({"e.csv": "source,target\n0xAB,0xCD\n0xcd,0xEF\n"},
+                                                  ("line 2", "case")),
+    "names that begin as comments do": Refused({"e.csv": "#ann,#bo\n#bo,#cy\n"}, ("e.csv", "`--comment none`")),
+    "numbers of columns": Refused({"e.csv": "0,1,2\n5,6,7\n6,7,8\n"}, ("line 1", "`--header`", "`--no-header`"),
+                                  "--weights --ids compact"),
+    "degrees": Refused({"d.csv": "node,degree\n0,3\n1,2\n2,2\n3,1\n"}, ("--feature", "`--columns node,degree`"), ""),
+    "communities": Refused({"c.txt": "node\tcommunity\n0\t3\n1\t2\n2\t2\n3\t1\n"},
+                           ("--label", "`--columns node,community`"), ""),
     "a note below names": Refused({"e.csv": "source,target\nann,bo\nbo,cy\n\nSource: World Bank, 2020\n"},
                                   ("line 5", "'Source: World Bank'")),
     "ids and names of two things": Refused(
@@ -384,6 +423,9 @@ def test_ratings_without_names_of_columns_may_be_between_two_types(tmp_path: Pat
     stored = call(tmp_path, *shlex.split(each["command"].replace("NAME", "g", 1))[1:], "--workers", "0", "--json")
     assert stored.exit_code == 0, stored.exception
     assert json.loads(stored.stdout)["vertices"] == 6
+    words = ["ingest", "h", str(tmp_path / "u.data"), "--weights", "--extra-columns", "--ids", "compact"]
+    noted = call(tmp_path, *words, "--workers", "0", "--json")
+    assert each["command"].replace("NAME", "h", 1) in json.loads(noted.stdout)["notes"][-1]
     assert [len(found) for found in others.values()] == [1, 1, 1]
     (trust,) = written(tmp_path, {"t.csv": "6,2,-4,1289241911\n6,5,2,1289241941\n"})
     assert "others" not in json.loads(call(tmp_path, "look", trust, "--json").stdout)
@@ -474,10 +516,36 @@ def test_parquet_without_names_of_ends_is_asked_about(tmp_path: Path) -> None:
     assert "`--columns person,other` or `--columns t,person`" in str(result.exception)
 
 
+def test_files_of_numbers_and_files_of_names_are_noted(tmp_path: Path) -> None:
+    files = written(tmp_path, {"e.csv": "0,1\n1,2\n", "names.csv": "0,ann\n1,bo\n2,cy\n"})
+    words = ["ingest", "g", *files, "--ids", "compact", "--workers", "0", "--json"]
+    (note,) = (each for each in json.loads(call(tmp_path, *words).stdout)["notes"] if "are names in" in each)
+    assert [word for word in ("names.csv ('ann' in line 1)", "numbers in", "e.csv") if word not in note] == []
+
+
 def test_parquet_without_columns_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({}), tmp_path / "e.parquet")
     for command in (["look"], ["ingest", "g"]):
         assert isinstance(call(tmp_path, *command, str(tmp_path / "e.parquet")).exception, GnnloomError)
+
+
+def test_a_sum_is_found_at_the_end_of_files_that_are_read_from_their_start(tmp_path: Path) -> None:
+    names = [f"person-{k}" for k in range(9001)]
+    edges = [*pairwise(names), ("Total", "9000")]
+    text = "source,target\n" + "".join(f"{source},{target}\n" for source, target in edges)
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(text.encode()))
+    sources, targets = zip(*edges, strict=True)
+    pq.write_table(pa.table({"s": sources, "t": targets}), tmp_path / "e.parquet", row_group_size=4000)
+    for name, where, remedy, how in (
+        ("e.csv.gz", "line 9,002", "--columns 1,2", ["--ids", "compact"]),
+        ("e.parquet", "column s, row 9,000", "--ids names", []),
+    ):
+        words = ["ingest", name.partition(".")[2], str(tmp_path / name), "--workers", "0"]
+        # Names of columns do not say that each row is an edge.
+        words += ["--columns", "source,target"] if "csv" in name else []
+        refused = str(call(tmp_path, *words, "--ids", "compact").exception)
+        assert all(word in refused for word in (where, "'Total'", f"`{remedy}`"))
+        assert call(tmp_path, *words[:5], *remedy.split(), *how).exit_code == 0
 
 
 def test_vertex_data_that_come_along_are_not_called_left_out(tmp_path: Path) -> None:

@@ -210,5 +210,5 @@ def test_ends_that_a_comment_names_are_read(tmp_path: Path, comment: str, ends: 
 
 def test_several_pairs_of_ends_in_a_comment_are_asked_for_by_number(tmp_path: Path) -> None:
     path = write(tmp_path / "e.tsv", "# n\tfrom_id\tto_id\tsrc_idx\tdst_idx\n1\t2\t3\t4\t5\n")
-    with pytest.raises(InputError, match=r"`--columns 2,3` or `--columns 4,5`"):
+    with pytest.raises(InputError, match=r"`--columns 2,3` \(from_id and to_id\) or `--columns 4,5`"):
         TextEdges.open([path]).begins_with_names()

@@ -35,6 +35,14 @@ class Server(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the table, whatever the query."""
+        if self.path.startswith("/cut"):
+            self.send_response(200)
+            # Without a length, the end of the connection is the end of the response.
+            if self.command == "HEAD" or self.path.endswith("length"):
+                self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"0,1\n" if self.command == "GET" else b"")
+            return
         body = b"source,target\n0,1\n1,0\n" if self.path.startswith("/edges.csv?X-Signature=topsecret&") else b"no"
         self.send_response(200 if body != b"no" else 403)
         self.send_header("Content-Length", str(len(body)))
@@ -54,6 +62,14 @@ def address() -> Iterator[str]:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()
+
+
+@pytest.mark.parametrize("path", ["cut?length", "cut"])
+def test_a_response_that_is_cut_off_is_refused(address: str, path: str) -> None:
+    edges = TextEdges.open([f"http://{address}/{path}"])
+    with pytest.raises(InputError, match=rf"http://{address}/cut: ") as refused:
+        list(edges.read(edges.ranges()[0]))
+    assert "\n" not in str(refused.value)
 
 
 def test_secrets_of_a_url_are_neither_shown_nor_stored(address: str) -> None:

@@ -326,7 +326,7 @@ def test_sizes_that_a_damaged_file_declares_take_no_memory(tmp_path: Path) -> No
     (piece,) = record.pieces
     checksums = piece.checksums[:24] + checksum.hex() + piece.checksums[32:]
     with pytest.raises(CorruptError, match=r"c/3:.*2147483647.*800"):
-        ArrayReader(tmp_path, replace(record, pieces=(replace(piece, checksums=checksums),))).read()
+        ArrayReader(tmp_path, replace(record, pieces=(piece._replace(checksums=checksums),))).read()
 
 
 def test_a_chunk_that_expands_a_thousand_times_is_refused_unread(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_chunk_that_expands_a_thousand_times_is_refused_unread(tmp_path: Path)
     (tmp_path / "a/c/0/0").write_bytes(encoded + checksum)
     change_metadata(tmp_path / "a", chunk_grid={"name": "regular", "configuration": {"chunk_shape": [rows, 4]}})
     assert 1000 * len(encoded) < rows * 16
-    pieces = tuple(replace(piece, checksums=checksum.hex()) for piece in record.pieces)
+    pieces = tuple(piece._replace(checksums=checksum.hex()) for piece in record.pieces)
     with pytest.raises(CorruptError, match=r"a: .*\(chunks of 268,435,456 bytes"):
         ArrayReader(tmp_path, replace(record, pieces=pieces))
     with pytest.raises(InputError, match="chunks of more than"):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import fsspec
@@ -21,7 +26,15 @@ from gnnloom.storage import Catalog, Dataset
 from gnnloom.storage.disk.files import json_text
 from gnnloom.storage.disk.remote_folder import RemoteError, RemoteFolder
 from gnnloom.storage.disk.seal import seal_object
-from gnnloom.storage.errors import CorruptError, ExistsError, FormatError, GnnloomError, InputError, NotFoundError
+from gnnloom.storage.errors import (
+    BudgetError,
+    CorruptError,
+    ExistsError,
+    FormatError,
+    GnnloomError,
+    InputError,
+    NotFoundError,
+)
 from gnnloom.storage.runs.run import Run
 from gnnloom.storage.upkeep.pull import pull_dataset
 from gnnloom.storage.upkeep.push import LIST, OBJECTS, FileList, TransferSizes, push_dataset
@@ -126,6 +139,7 @@ def test_a_hostile_list_is_refused(web: Dataset, tmp_path: Path) -> None:
         ({"dataset": None}, CorruptError),
         ({"format_version": 99}, FormatError),
         ({"files": {"zarr.json": [digest, size + 1]}}, CorruptError),
+        ({"files": {"zarr.json": [digest, 1 << 60]}}, BudgetError),
     ]
     for change, error in entries:
         listed.write_bytes(seal_object(json_text({**good, **change}).removesuffix("\n")))
@@ -133,6 +147,94 @@ def test_a_hostile_list_is_refused(web: Dataset, tmp_path: Path) -> None:
             pull_dataset(catalog, url)
         assert not catalog.root.exists() or list(catalog) == []
     assert not (tmp_path / "evil").exists()
+    # A pipe would be waited for, and a device gives bytes without end.
+    for make in (lambda: os.mkfifo(listed), lambda: listed.symlink_to("/dev/zero"), listed.mkdir):
+        listed.unlink()
+        make()
+        with pytest.raises(RemoteError, match=f"{LIST}: not a file"):
+            pull_dataset(catalog, url)
+        if listed.is_dir():
+            listed.rmdir()
+            listed.write_bytes(b"")
+    with pytest.raises(CorruptError, match=LIST):
+        pull_dataset(catalog, url)
+
+
+def test_a_pull_removes_what_the_list_has_no_more(web: Dataset, tmp_path: Path) -> None:
+    url, catalog, other = str(tmp_path / "remote"), Catalog(tmp_path / "there"), Catalog(tmp_path / "other")
+    push_dataset(web, url)
+    copy = catalog.pull(url)
+    last = max(FileList.read(RemoteFolder(url)).files.items())[1].digest
+    stored = tmp_path / "remote" / OBJECTS / last
+    content = stored.read_bytes()
+    stored.unlink()
+    with pytest.raises(CorruptError, match="missing"):
+        pull_dataset(other, url, sizes=TransferSizes(at_once=1))
+    stored.write_bytes(content)
+    copy.remove_artifact("runs", "first")
+    copy.push(url, replace=True)
+    pulled = other.pull(url)
+    assert contents(pulled) == contents(copy)
+    assert not [path for path in pulled.path.rglob("*") if path.is_dir() and not any(path.iterdir())]
+
+
+class Hostile(SimpleHTTPRequestHandler):
+    """Serves a pushed dataset, and one answer to which it does not belong.
+
+    Attributes:
+        wrong: path of the request that is answered otherwise, and how.
+    """
+
+    wrong = ("", "")
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        path, how = self.wrong
+        if not self.path.endswith(path) or not how:
+            super().do_GET()
+            return
+        self.send_response({"file": 302, "loop": 302, "refusal": 500}.get(how, 200))
+        if how in {"file", "loop"}:
+            self.send_header("Location", "file:///etc/passwd" if how == "file" else self.path)
+        length = {"long": "999999999999", "short": "1000", "silent": "1000"}.get(how, "0" if how != "endless" else "")
+        if length:
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        with suppress(ConnectionError):
+            while how in {"endless", "long"}:
+                self.wfile.write(bytes(1 << 16))
+            self.wfile.write(b"{" if how in {"short", "silent"} else b"")
+            self.wfile.flush()
+            if how == "silent":
+                time.sleep(1)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.slow
+def test_a_hostile_server_is_refused_and_nothing_is_left(web: Dataset, tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    catalog = Catalog(tmp_path / "other")
+    push_dataset(web, str(tmp_path / "remote"))
+    listed = FileList.read(RemoteFolder(str(tmp_path / "remote")))
+    digest = max(listed.files.values(), key=lambda each: each.bytes).digest
+    sizes = TransferSizes(at_once=3, piece=100, longest_list=1 << 20, silence=0.2)
+    handler = functools.partial(Hostile, directory=str(tmp_path / "remote"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, pytest.MonkeyPatch.context() as patch:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        for path in (f"/{LIST}", digest):
+            for how in ("endless", "long", "short", "silent", "file", "loop", "refusal", "empty"):
+                patch.setattr(Hostile, "wrong", (path, how))
+                with pytest.raises(GnnloomError, match=rf"{url}/.*{path.strip('/')}: ") as refused:
+                    pull_dataset(catalog, url, sizes=sizes)
+                assert "\n" not in str(refused.value)
+                assert list(catalog) == []
+        patch.setattr(Hostile, "wrong", ("", ""))
+        # This server does not know ranges of bytes.
+        assert contents(pull_dataset(catalog, url, sizes=sizes)[0]) == contents(web)
+        server.shutdown()
 
 
 def test_damage_is_not_pushed(catalog: Catalog, tmp_path: Path) -> None:

@@ -100,6 +100,15 @@ def test_a_table_that_may_be_either_is_shown_as_both_and_asked_about(tmp_path: P
     assert "may be a vertex" not in stated.output
 
 
+def test_numbers_that_may_be_classes_of_vertices_are_noted(tmp_path: Path) -> None:
+    path = written(tmp_path, "".join(f"{vertex} {vertex % 3}\n" for vertex in range(9)))
+    assert look(tmp_path, path)[VERTICES] == "gnnloom features NAME --label T:2 --by-id"
+    (note,) = json.loads(call(tmp_path, "ingest", "g", path, "--workers", "0", "--json").stdout)["notes"]
+    assert "`gnnloom features g --label " in note
+    commented = written(tmp_path, "# from to\n" + "".join(f"{vertex} {vertex % 3}\n" for vertex in range(9)))
+    assert VERTICES not in look(tmp_path, commented)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -149,9 +149,12 @@ def test_ids_that_are_not_read_are_a_question(folder: Path) -> None:
         ([0, 255, 1], '253 of 256 classes do not occur; if 255 means "no label", write -1'),
         ([0, 3, 1], "1 of 4 classes does not occur"),
         ([0, 1, 2], ""),
+        (["Red", "red", "blue"], "'Red' and 'red' differ only in the case"),
+        (["a|b", "b", "c"], "'a|b' seems to be several classes"),
+        (["red", "blue", "blue"], ""),
     ],
 )
-def test_classes_that_no_vertex_has_are_noted(folder: Path, labels: list[int], note: str) -> None:
+def test_odd_classes_are_noted(folder: Path, labels: list[int] | list[str], note: str) -> None:
     np.save(folder / "y.npy", np.array(labels))
     stderr = features(folder, "--label", str(folder / "y.npy")).stderr
     assert note in stderr

@@ -123,7 +123,7 @@ def features_command(
     source = source if like is None else stored_like(source, vertices_like(dataset, like, of_type))
     with shown_progress(), open_cluster(cluster) as opened:
         vertices = ingest_vertices(dataset, source, opened, owner, options=storing, allow_others=add)
-    say_notes(notes := vertex_notes(vertices))
+    say_notes(notes := vertex_notes(vertices, owner if kind.by_position else None))
     result = {"dataset": name, "vertices": vertices.num_vertices} | vertices_result(vertices)
     if wants_json() and notes:
         result["notes"] = notes

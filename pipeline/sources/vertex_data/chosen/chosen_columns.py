@@ -28,7 +28,6 @@ from gnnloom.pipeline.sources.vertex_data.cells import (
     CellTable,
     NumpyCells,
     ParquetCells,
-    PartedCells,
     TextTableCells,
     column_name,
 )
@@ -43,6 +42,7 @@ from gnnloom.pipeline.sources.vertex_data.chosen.surveys import (
     cell_numbers,
 )
 from gnnloom.pipeline.sources.vertex_data.class_names import MOST_NAMES, UNKNOWN
+from gnnloom.pipeline.sources.vertex_data.parted_cells import PartedCells
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
     ELSE,
     Column,

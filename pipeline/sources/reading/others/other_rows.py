@@ -1,7 +1,7 @@
 """Refuses rows that could be read as edges but are not, and names a remedy.
 
 Matrices, lines of neighbors, triples, features, records and tables drawn for people are recognized by the first rows of
-a file. :mod:`gnnloom.pipeline.sources.reading.foreign` recognizes formats by the first bytes.
+a file. :mod:`gnnloom.pipeline.sources.reading.others.foreign` recognizes formats by the first bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from gnnloom.pipeline.sources.reading.files import SourceFile
 from gnnloom.pipeline.sources.reading.line_estimate import estimate_lines
 from gnnloom.pipeline.sources.reading.lines import bad_line
 from gnnloom.pipeline.sources.reading.name_ids import is_id
-from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_count, is_number, last_rows, names_ends
+from gnnloom.pipeline.sources.reading.others.lists import (
+    is_matrix,
+    refuse_lists,
+    refuse_named_neighbors,
+    refuse_neighbors,
+    refuse_transposed,
+)
+from gnnloom.pipeline.sources.reading.others.margins import refuse_late_header, refuse_title
+from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, Stated, is_count, is_number
 from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.storage.errors import InputError
 from gnnloom.storage.wording import shell_command
@@ -37,23 +45,8 @@ _DICTIONARY: Final = re.compile(r"(^|\s)\{(['\"][^{}]*)?\}$")
 _KEY: Final = re.compile(r"[A-Za-z]\w*:(?!\S*:)")
 #: Separators that may end a line.
 _TRAILING: Final = ",;|"
-#: A first line of Network Workbench.
-_UNDIRECTED: Final = "undirected"
-#: The line of a vertex in LGL, above the lines of its neighbors.
-_HEAD: Final = re.compile(r"#\s+\S+")
 #: A feature of libsvm: its number and its value.
 _NUMBERED_VALUE: Final = re.compile(r"\d+:[-+]?[\d.]+([eE][-+]?\d+)?", re.ASCII)
-#: The word before a sum below a table, as spreadsheets write it; and a note there.
-_TOTAL: Final = re.compile(
-    r"(((grand|sub|overall|column)[ _-]?)?totals?|sum|average|mean|summe|(gesamt|zwischen)(summe|ergebnis)|insgesamt"
-    r"|total g[e\u00e9]n[e\u00e9]ral|somme|suma|totale|totaal|\u0438\u0442\u043e\u0433\u043e|\u603b\u8ba1|\u5408\u8ba1"
-    r")[: ]*",
-    re.IGNORECASE,
-)
-_NOTE: Final = re.compile(
-    r"((source|note|quelle)s?\s*:|copyright\b|(generated|exported|created|downloaded) (by|on|from|at)\b).*",
-    re.IGNORECASE,
-)
 #: Brackets that open, and that close.
 _BRACKETS: Final = ("([{", ")]}")
 #: A line below the names of columns in a table that is drawn.
@@ -110,27 +103,21 @@ def refuse_marked(file: SourceFile, sample: Sample) -> None:
 
 
 def refuse_others(
-    file: SourceFile,
-    sample: Sample,
-    named_ends: Sequence[tuple[int, int]],
-    *,
-    has_header: bool,
-    is_stated: bool,
-    is_valued: bool,
+    file: SourceFile, sample: Sample, named_ends: Sequence[tuple[int, int]], stated: Stated, *, has_header: bool
 ) -> None:
     """Refuse a file that is not a list of edges, though its lines could be read as edges.
 
     Args:
         named_ends: pairs of columns that the header names as ends of an edge.
-        is_stated: the user says whether the first row names the columns.
 
     Raises:
         InputError: the file is an adjacency matrix, or has tuples in parentheses, dictionaries or triples.
     """
-    first, rows = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT]
-    _refuse_title(file, sample, rows, is_stated=is_stated)
-    _refuse_late_header(file, sample, rows)
-    if _is_matrix(sample, has_header=has_header, is_named=bool(named_ends), is_valued=is_valued):
+    first, rows, is_valued = sample.rows[0], sample.rows[1 if has_header else 0 :][:_LOOKED_AT], stated.valued
+    refuse_title(file, sample, rows, is_stated=stated.header is not None)
+    refuse_lists(file, sample, rows[1:] if rows[:1] == sample.rows[:1] else rows)
+    refuse_late_header(file, sample, rows)
+    if is_matrix(sample, has_header=has_header, is_named=bool(named_ends), is_valued=is_valued):
         names = not all(map(is_number, first.fields[1:]))
         between = "" if sample.separator in {b" ", b"\t"} else f", delimiter={sample.separator.decode()!r}"
         how = (
@@ -160,7 +147,7 @@ def refuse_others(
     _refuse_one_field(file, rows)
     _refuse_torn(file, rows)
     if sample.is_whole and not (has_header or named_ends):
-        _refuse_transposed(file, rows)
+        refuse_transposed(file, rows)
     attributes = next((row for row in rows if _DICTIONARY.search(row.text)), None)
     if attributes is not None:
         raise bad_line(
@@ -169,7 +156,7 @@ def refuse_others(
             "dictionaries after the ids, as networkx.write_edgelist and write_multiline_adjlist write them; write the"
             " edges with networkx.write_weighted_edgelist, or with write_edgelist and data=False",
         )
-    _refuse_neighbors(file, rows, has_header=has_header)
+    refuse_neighbors(file, rows, has_header=has_header)
     _refuse_marks(file, rows, has_header=has_header)
     if {"_start", "_end"} <= set(first.fields):
         raise InputError(
@@ -178,9 +165,8 @@ def refuse_others(
             " `--columns _start,_end`"
         )
     widths = {len(row.fields) for row in rows}
-    middles = {row.fields[1] for row in rows if len(row.fields) > 2}
-    if widths == {_TRIPLE} and len(middles) == 1 and not any(map(str.isalnum, next(iter(middles)) or "0")):
-        raise bad_line(file, rows[0].start, f"{next(iter(middles))!r} between the ids; `--columns 1,3` reads the ids")
+    if widths == {_TRIPLE}:
+        _refuse_signs(file, rows)
     is_called = without_suffix(file.location).endswith((".adjlist", ".adj")) and max(widths, default=0) > 2
     if not is_valued and (len(widths) > 2 or is_called) and all(is_id(field) for row in rows for field in row.fields):
         raise bad_line(
@@ -192,137 +178,7 @@ def refuse_others(
     if widths == {_TRIPLE} and not any(1 in ends for ends in named_ends):
         _refuse_triples(file, rows, is_valued=is_valued)
     if not (has_header or is_valued):
-        _refuse_named_neighbors(file, rows, widths)
-
-
-def _refuse_title(file: SourceFile, sample: Sample, rows: Sequence[Row], *, is_stated: bool) -> None:
-    """Refuse a first row of one field above rows of several, and lists of neighbors.
-
-    Args:
-        rows: the rows below the header.
-        is_stated: the user says whether the first row names the columns.
-
-    Raises:
-        InputError: the rows are such.
-    """
-    first, below = sample.rows[0], rows[1:] if rows[:1] == sample.rows[:1] else rows
-    is_alone = len(first.fields) == 1 and "\r" not in first.text and not is_stated
-    if is_alone and first.text.lower() == _UNDIRECTED:
-        raise bad_line(file, first.start, "the edges have no direction; add `--header --undirected`")
-    if is_alone and below != rows and all(len(row.fields) > 1 for row in below or [first]):
-        what = "one number" if is_count(first.fields[0]) else "one field"
-        raise bad_line(
-            file,
-            first.start,
-            f"{what}, and the next lines have {len(below[0].fields)} fields; add `--header` to skip the line if it is a"
-            " title or counts the other lines",
-        )
-    _refuse_lists(file, sample, below)
-
-
-def _refuse_lists(file: SourceFile, sample: Sample, rows: Sequence[Row]) -> None:
-    """Refuse lists of neighbors below comments that name a vertex, as in LGL: ``# ann`` above ``bo 0.5`` and ``cy 1``.
-
-    Comments between edges are not refused: they name no vertex, or the vertex that begins the edges below.
-
-    Args:
-        rows: the rows below the header.
-
-    Raises:
-        InputError: the rows are such lists.
-    """
-    begin = sample.comments[-1] if sample.comments else ""
-    heads = [row.text for row in rows if _HEAD.fullmatch(row.text)]
-    if not heads or not _HEAD.fullmatch(begin):
-        return
-    head, own, neighbors = begin, False, list[Row]()
-    for row in [sample.rows[0], *rows]:
-        if _HEAD.fullmatch(row.text):
-            head = row.text
-        else:
-            own |= row.fields[0] == head[1:].strip()
-            neighbors.append(row)
-    firsts = {row.fields[0] for row in neighbors}
-    weights = [row.fields[1] for row in neighbors if len(row.fields) > 1]
-    have_points = all(map(is_count, firsts)) and not all(map(is_count, weights))
-    are_weights = all(map(is_number, weights)) and (have_points or not all(map(is_number, firsts)))
-    name_vertices = not own and 2 * sum(each[1:].strip() in firsts for each in heads) >= len(heads)
-    if len(weights) < len(neighbors) or are_weights or name_vertices:
-        raise bad_line(
-            file,
-            sample.rows[0].start,
-            f"neighbors of the vertex in the line before ({begin!r}), as in LGL, which gnnloom does not read;"
-            " igraph.Graph.Read_LGL reads it in Python, and its write_ncol writes a line for each edge; if all lines"
-            " with # are comments, add `--comment '#'`",
-        )
-
-
-def _refuse_late_header(file: SourceFile, sample: Sample, rows: Sequence[Row]) -> None:
-    """Refuse a row that names the ends of edges below other rows: these are a preamble, or files were joined.
-
-    Raises:
-        InputError: there is such a row, and its names are not ids of other rows.
-    """
-    first = sample.rows[0]
-    for row in rows[1:] if rows[:1] == sample.rows[:1] else rows:
-        words = row.fields[:2]
-        if len(words) < 2 or not names_ends(*words) or row.text == first.text or any(map(is_number, row.fields)):
-            continue
-        if {cell for each in rows if each is not row for cell in each.fields[:2]}.isdisjoint(words):
-            raise bad_line(
-                file,
-                row.start,
-                "the line names columns, as a header does, below other lines; remove what precedes the header, and"
-                " headers of files that were joined, or add `--columns 1,2` if all lines are edges",
-            )
-
-
-def refuse_footer(file: SourceFile, sample: Sample, ends: tuple[int, int]) -> None:
-    """Refuse a table of names whose last row has a sum or a note, as tables of spreadsheets have.
-
-    Args:
-        ends: numbers of the columns of the ends of edges.
-
-    Raises:
-        InputError: an id in the last row is a word such as Total and the other one is not a word, or it is a note; and
-            no other row has an id of this row.
-    """
-    *rows, last = [*sample.rows, *last_rows(file, sample)]
-    others = {row.fields[end] for row in rows for end in ends if end < len(row.fields)}
-    words = [last.fields[end] for end in ends if end < len(last.fields)]
-    total = next(filter(_TOTAL.fullmatch, words), "")
-    # A company may be called Total.
-    is_sum = bool(total) and not any(char.isalpha() for word in words if word != total for char in word)
-    begin = total if is_sum else next(filter(_NOTE.fullmatch, words), "")
-    if begin and rows and others.isdisjoint(words):
-        columns = ",".join(str(end + 1) for end in ends)
-        raise bad_line(
-            file,
-            last.start,
-            f"{begin!r} seems to begin a sum or a note below the table, not an edge; remove the line, or add"
-            f" `{shell_command('--columns', columns)}` if it is an edge",
-        )
-
-
-def _refuse_transposed(file: SourceFile, rows: Sequence[Row]) -> None:
-    """Refuse two rows of many ids: the sources and the targets, as the ``edge_index`` of PyG is written.
-
-    Raises:
-        InputError: the file has two such rows, which have most ids in common.
-    """
-    widths = {len(row.fields) for row in rows}
-    if len(rows) != 2 or len(widths) > 1 or min(widths) <= _TRIPLE:
-        return
-    sources, targets = (set(row.fields) for row in rows)
-    if not all(map(is_id, sources | targets)) or 2 * len(sources & targets) <= max(len(sources), len(targets)):
-        return
-    raise bad_line(
-        file,
-        rows[0].start,
-        f"two rows of {min(widths)} ids, perhaps the sources and the targets of edges, as in an edge_index; write a"
-        " line for each edge, for example with numpy.savetxt(file, edge_index.T, '%d'), or add `--columns 1,2` if each"
-        " row is an edge",
-    )
+        refuse_named_neighbors(file, rows, widths)
 
 
 def _refuse_triples(file: SourceFile, rows: Sequence[Row], *, is_valued: bool) -> None:
@@ -348,81 +204,21 @@ def _refuse_triples(file: SourceFile, rows: Sequence[Row], *, is_valued: bool) -
         )
 
 
-def _refuse_named_neighbors(file: SourceFile, rows: Sequence[Row], widths: set[int]) -> None:
-    """Refuse rows of names whose further columns have vertices.
+def _refuse_signs(file: SourceFile, rows: Sequence[Row]) -> None:
+    """Refuse rows of three fields with a sign, or nothing, between the ids.
 
     Raises:
-        InputError: the rows are vertices with their neighbors.
+        InputError: all rows are such.
     """
-    beyond = [cell for row in rows for cell in row.fields[2:] if cell]
-    if not beyond or any(is_id(cell) or is_number(cell) for cell in beyond):
+    signs = dict.fromkeys(row.fields[1] for row in rows)
+    if any(any(map(str.isalnum, sign)) for sign in signs) or not all(row.fields[2] for row in rows):
         return
-    ends = {cell for row in rows for cell in row.fields[:2]}
-    found = sum(cell in ends for cell in beyond)
-    if found > len(beyond) / 2 or (found and len(widths) > 1):
-        raise bad_line(
-            file,
-            rows[0].start,
-            "further columns have vertices too, as lines of a vertex and its neighbors have; write a line for each"
-            " edge, or add `--columns 1,2` if the first two fields of each line are an edge",
-        )
-
-
-def _is_matrix(sample: Sample, *, has_header: bool, is_named: bool, is_valued: bool) -> bool:
-    """Whether the rows are an adjacency matrix, with or without names of its rows and columns.
-
-    A matrix is square. A matrix that is not whole in the sample has more columns than the sample has rows.
-
-    Args:
-        is_named: the header names the ends of edges.
-        is_valued: the user says that the third column has values.
-    """
-    first, rows = sample.rows[0].fields, sample.rows
-    below = rows[1:]
-    for titles in (first[1:], first):
-        firsts = [row.fields[0] for row in below]
-        is_wide = all(len(row.fields) == len(titles) + 1 and _are_numbers(row.fields[1:]) for row in below)
-        if len(firsts) > 1 and is_wide and firsts == list(titles[: len(firsts) if not sample.is_whole else None]):
-            return True
-    # Three weighted edges are three rows of three numbers as well.
-    cells = [row.fields for row in (below if has_header else rows)]
-    size = len(cells[0]) if cells else 0
-    is_square = len(cells) == size if sample.is_whole else len(cells) < size
-    if is_named or size < _TRIPLE or not is_square or any(len(row) != size for row in cells):
-        return False
-    if not all(map(_are_numbers, cells)):
-        return False
-    is_symmetric = all(cells[i][j] == cells[j][i] for i in range(len(cells)) for j in range(i))
-    if is_symmetric or (size > _TRIPLE and {cell for row in cells for cell in row} <= {"0", "1", "0.0", "1.0"}):
-        return True
-    return not is_valued and all(row[at] in {"0", "0.0"} for at, row in enumerate(cells))
-
-
-def _are_numbers(cells: Sequence[str]) -> bool:
-    return all(not cell or is_number(cell.replace(",", ".")) for cell in cells)
-
-
-def _refuse_neighbors(file: SourceFile, rows: Sequence[Row], *, has_header: bool) -> None:
-    """Refuse lines of a vertex and its neighbors that a colon separates, and lists of vertices above lists of edges.
-
-    Raises:
-        InputError: all rows are such, or a line has a number sign alone.
-    """
-    if rows and all(len(row.fields) > 1 and len(row.fields[0]) > 1 and row.fields[0][-1] == ":" for row in rows):
-        raise bad_line(
-            file,
-            rows[0].start,
-            "a colon after the first id, as lines of a vertex and its neighbors have; write a line for each edge,"
-            " without the colon",
-        )
-    parting = next((row for row in rows if row.text == "#"), None)
-    if parting is not None and not has_header:
-        raise bad_line(
-            file,
-            parting.start,
-            "vertices above a number sign and edges below it, as in the Trivial Graph Format; write the edges alone,"
-            " for example with sed '1,/^#$/d'",
-        )
+    remedy = "`--columns 1,3` reads the ids"
+    if "" in signs:
+        raise bad_line(file, rows[0].start, f"an empty field between the ids; {remedy}")
+    if len(signs) > 1:
+        remedy = f"{remedy}, all in one direction; write a line for each edge, from its source to its target"
+    raise bad_line(file, rows[0].start, f"{' and '.join(map(repr, signs))} between the ids; {remedy}")
 
 
 def _refuse_marks(file: SourceFile, rows: Sequence[Row], *, has_header: bool) -> None:
@@ -431,18 +227,23 @@ def _refuse_marks(file: SourceFile, rows: Sequence[Row], *, has_header: bool) ->
     Raises:
         InputError: the rows are such.
     """
+    if not rows:
+        return
     firsts = {row.fields[0] for row in rows}
-    are_behind = all(len(row.fields) > 2 and is_id(row.fields[1]) and is_id(row.fields[2]) for row in rows)
     has_word = len(firsts) == 1 and not firsts <= {""} and not any(map(is_number, firsts))
     if len(rows) > 1 and has_word and not re.search(r"\w", rows[0].fields[0]) and len(rows[0].fields) > 2:
         sign = f"all lines begin with {rows[0].fields[0]!r}; `--columns 2,3` reads the next two fields"
         raise bad_line(file, rows[0].start, sign)
+    # An arrow may stand between the ids.
+    behind = [at for at in range(1, min(len(row.fields) for row in rows)) if re.search(r"\w", rows[0].fields[at])]
+    are_behind = len(behind) > 1 and all(is_id(row.fields[at]) for row in rows for at in behind[:2])
     # A header says which columns have the ids.
     if len(rows) > 1 and has_word and are_behind and not has_header:
+        columns = ",".join(str(at + 1) for at in behind[:2])
         raise bad_line(
             file,
             rows[0].start,
-            f"all lines begin with {rows[0].fields[0]!r}, and two ids follow; `--columns 2,3` reads these, and"
+            f"all lines begin with {rows[0].fields[0]!r}, and two ids follow; `--columns {columns}` reads these, and"
             " `--columns 1,2` the first two fields",
         )
     keys = [match[0] for row in rows if (match := _KEY.match(row.text)) is not None]
