@@ -123,6 +123,8 @@ def _no_ids(table: CellTable, column: int) -> str:
         return "True and False"
     if known and find_times(known):
         return "dates"
+    if holds == "number" and any("." in cell for cell in known):
+        return "floating-point numbers"
     if fraction := next((cell for cell in known if is_number(cell) and float(cell) % 1), ""):
         return f"numbers that are not ids, such as {fraction}"
     return ""
