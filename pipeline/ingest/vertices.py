@@ -228,12 +228,11 @@ def _check_placed(source: VertexSource, graph: SourceIds, of_tables: Mapping[str
             first, count = facts["missing"], graph.num_vertices - facts["placed"]
             name = graph.original_name(first, first + 1) if graph.has_names else graph.original_id(first, first + 1)
             smallest = graph.artifact.facts.get("min_id", 0)
-            do = (
-                f"; ids of edges begin at {smallest:,}, and `--ids compact` stores no others"
-                if first < smallest
-                else ""
-            )
-            raise InputError(f"{where}: {counted(count, 'vertex')} without {array}s; the first is {name[0]}{do}")
+            others = "" if graph.type else ", or store a graph with types, so that each type has its own features"
+            do = f"add a row for every vertex{others}"
+            if first < smallest:
+                do = f"ids of edges begin at {smallest:,}, and `--ids compact` stores no others"
+            raise InputError(f"{where}: {counted(count, 'vertex')} without {array}s; the first is {name[0]}; {do}")
 
 
 def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[str, int]:
