@@ -94,7 +94,8 @@ def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *,
         cells: of the first columns.
         is_named: the first column is called as ids are.
     """
-    first, second = ([cell.removesuffix(".0") for cell in column] for column in cells[:2])
+    # A cell without a value is neither a number nor a word.
+    first, second = ([cell.removesuffix(".0") for cell in column if is_known(cell)] for column in cells[:2])
     is_apart, repeats = set(first).isdisjoint(second), len(set(second)) < len(second)
     has_words = [any(not is_id(cell) for cell in column) for column in (first, second)]
     rest = names[2:]

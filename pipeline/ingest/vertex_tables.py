@@ -83,6 +83,7 @@ class VertexReading:
         has_header: the first line of a text names its columns.
         ids: the column with the ids of the vertices, as the user of a command writes it; empty if there is none.
         named: names of the columns of each option; none if the columns have numbers only.
+        lacking: names of the columns of features whose first rows lack values.
         columns: names of all columns; none if the columns have numbers only.
     """
 
@@ -97,6 +98,7 @@ class VertexReading:
     has_header: bool = False
     ids: str = ""
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lacking: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
     def command(self, dataset: str = "NAME") -> str:
@@ -397,6 +399,7 @@ def _table_reading(
         has_header=has_header,
         ids="" if ids is None else written(table, [ids]),
         named=named,
+        lacking=tuple(lacking),
         columns=tuple(table.names),
     )
 

@@ -30,7 +30,7 @@ from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.reading.times import count_seconds, find_times
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
-from gnnloom.pipeline.sources.vertex_data.table_columns import column_list, is_numpy, split_location
+from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, column_list, is_numpy, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.option import options_of
@@ -376,13 +376,15 @@ def _file_type(location: str) -> str:
 
 def _is_plain(vertices: VertexReading) -> bool:
     """Whether ``--vertices`` can name all columns of a table of vertices."""
-    return vertices.others == ("--by-id",) and vertices.named.keys() == vertices.files.keys()
+    # A column that lacks values has its own replacement there.
+    others = [each for each in vertices.others if each != "--missing mean"]
+    return others == ["--by-id"] and vertices.named.keys() == vertices.files.keys()
 
 
 def _type_table(location: str, vertices: VertexReading, foreign: Collection[str]) -> str:
     """Value of ``--vertices`` for a table: its ids, and its vertex data without ids of other tables."""
     held = [
-        f"{column} as {option}"
+        f"{column} as {option}{ELSE + 'mean' if column in vertices.lacking else ''}"
         for option, columns in vertices.named.items()
         for column in columns
         if column not in foreign and not _OF_TYPE.fullmatch(column)

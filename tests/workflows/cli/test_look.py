@@ -302,7 +302,8 @@ DATABASE = {
 PAYMENTS = {
     "payments.csv": "transaction_id,account,merchant,amount,timestamp,is_fraud\n"
     + "".join(f"{k},A-{k % 7},M{k % 4},{k}.5,2024-01-{k % 27 + 1:02d},{k % 2}\n" for k in range(40)),
-    "accounts.csv": "account,age,country\n" + "".join(f"A-{k},{30 + k},{'DE' if k % 2 else 'FR'}\n" for k in range(7)),
+    "accounts.csv": "account,age,country\n"
+    + "".join(f"A-{k},{30 + k if k else ''},{'DE' if k % 2 else 'FR'}\n" for k in range(7)),
     "merchants.csv": "merchant,rating\n" + "".join(f"M{k},{k}.5\n" for k in range(4)),
 }
 
