@@ -134,9 +134,7 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
             found, new = differences([info.parameters, parameters])
             of_type = parameters.get("type")
             choose = "`--vertices KEY` when sharding" if of_type is None else f"--vertex-data {of_type}=KEY in training"
-            there = (
-                f"from another source: {info.key} ({in_words(found)}). This command stores other data ({in_words(new)})"
-            )
+            there = f"from another source: {info.key} ({in_words(found)}), not {in_words(new)}"
             if is_of_content(new):
                 old = shell_command("gnnloom", "catalog", "rm", dataset.name, "--artifact", f"vertices/{info.key}")
                 there = f"from these files already, and the files have changed since; remove it with `{old}`"
