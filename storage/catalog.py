@@ -519,7 +519,8 @@ class Catalog:
         # A removal during a write would leave a writer that goes on below a deleted folder.
         taken = next((lock for lock in sorted((path / LOCKS).glob("*")) if is_held(lock)), None)
         if taken is not None:
-            raise InputError(f"{path}: {taken.name} is being written by another process; wait for it, or end it")
+            name = taken.name.replace("-", "/", 1)
+            raise InputError(f"{path}: {name} is being written by another process; wait for it, or end it")
         try:
             remove_tree_and_scratch(path, f"*/*/{WORK}")
         except FileNotFoundError:

@@ -106,7 +106,8 @@ def _likely(names: Sequence[str], width: int, cells: Sequence[Sequence[str]], *,
         cells: of the first columns.
         is_named: the first column is called as ids are.
     """
-    first, second = ([cell.removesuffix(".0") for cell in column] for column in cells[:2])
+    # A cell without a value is neither a number nor a word.
+    first, second = ([cell.removesuffix(".0") for cell in column if is_known(cell)] for column in cells[:2])
     is_apart, repeats = set(first).isdisjoint(second), len(set(second)) < len(second)
     has_words = [any(not is_id(cell) for cell in column) for column in (first, second)]
     rest = names[2:]
@@ -148,6 +149,8 @@ def _no_ids(table: CellTable, column: int) -> str:
         return "True and False"
     if known and find_times(known):
         return "dates"
+    if holds == "number" and any("." in cell for cell in known):
+        return "floating-point numbers"
     if fraction := next((cell for cell in known if is_number(cell) and float(cell) % 1), ""):
         return f"numbers that are not ids, such as {fraction}"
     return ""

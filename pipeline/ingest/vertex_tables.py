@@ -23,16 +23,20 @@ from gnnloom.pipeline.sources.reading.files import SourceFile, expand, is_local,
 from gnnloom.pipeline.sources.reading.text_layout import (
     Stated,
     find_ends,
+    names_ids,
     numbers_rows,
 )
+from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.understood import SHOWN_ROWS, Understood, joined
 from gnnloom.pipeline.sources.vertex_data.cells import CellTable, TextTableCells, column_name
 from gnnloom.pipeline.sources.vertex_data.chosen.chosen_columns import ChosenColumns
 from gnnloom.pipeline.sources.vertex_data.class_names import is_label
 from gnnloom.pipeline.sources.vertex_data.numpy_vertices import SPLIT_NAMES, is_target
 from gnnloom.pipeline.sources.vertex_data.table_columns import (
+    PARTS,
     choose,
     column_list,
+    is_known,
     is_numpy,
     is_parquet,
     is_value,
@@ -79,6 +83,7 @@ class VertexReading:
         has_header: the first line of a text names its columns.
         ids: the column with the ids of the vertices, as the user of a command writes it; empty if there is none.
         named: names of the columns of each option; none if the columns have numbers only.
+        lacking: names of the columns of features whose first rows lack values.
         columns: names of all columns; none if the columns have numbers only.
     """
 
@@ -93,6 +98,7 @@ class VertexReading:
     has_header: bool = False
     ids: str = ""
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lacking: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
     def command(self, dataset: str = "NAME") -> str:
@@ -356,7 +362,9 @@ def _table_reading(
     for option, numbers in chosen.items():
         wanted = [number for number in choose(table, columns) if number in numbers] if columns else numbers
         if wanted:
-            files[option] = f"{name}:{written(table, wanted)}"
+            # The label of a file without other columns is the whole line: names of classes may have blanks.
+            is_line = option == "label" and table.width == 1 and not table.names
+            files[option] = name if is_line else f"{name}:{written(table, wanted)}"
             sources.append(ChosenColumns.of(table, wanted, option, ids))
     found = joined([each for source in sources for each in source.understood()])
     if not found:
@@ -391,20 +399,31 @@ def _table_reading(
         has_header=has_header,
         ids="" if ids is None else written(table, [ids]),
         named=named,
+        lacking=tuple(lacking),
         columns=tuple(table.names),
     )
 
 
 def _ends(table: CellTable) -> tuple[str, ...]:
-    """Options that name the first two columns as the ends of edges."""
+    """Options that name the ends of edges: the first two columns, or two columns of names after the id of a row."""
     start = int(bool(table.names) and table.width > 2 and numbers_rows(table.names[0]))
-    names = [str(number + 1) for number in range(start, start + 2)]
+    ends = [start, start + 1]
+    if table.names and names_ids(table.names[start]):
+        ends = [at for at in range(start + 1, table.width) if _has_names(table, at)][:2]
+        ends = ends if len(ends) > 1 else [start, start + 1]
+    names = [str(number + 1) for number in ends]
     if not table.names:
         return ("--columns", ",".join(names))
-    called = table.names[start : start + 2]
+    called = [table.names[number] for number in ends]
     if all(name and "," not in name and table.names.count(name) == 1 for name in called):
         return ("--columns", ",".join(called))
     return ("--columns", ",".join(names), "--header")
+
+
+def _has_names(table: CellTable, number: int) -> bool:
+    """Whether the first cells of a column are words, and not dates."""
+    cells = [cell for cell in shown_cells(table, number)[1] if is_known(cell)]
+    return bool(cells) and all(map(is_word, cells)) and find_times(cells) is None
 
 
 def _lacks(table: CellTable, number: int) -> bool:
@@ -435,10 +454,7 @@ def _arrays_reading(location: str) -> VertexReading | None:
         )
         if member in masks or (is_of_edges and not is_label(member or "") and member not in _FEATURES):
             continue
-        is_matrix = len(array.shape) == 2 and array.shape[1] > 1
-        is_number = array.dtype.kind == "f" or (is_matrix and array.shape[1] > 2 and array.dtype.kind in "iub")
-        option = "feature" if is_matrix and is_number else "label" if member and is_label(member) else ""
-        option = "target" if option == "label" and is_target(array) else option
+        option = _option_of(array, member or Path(location).name.partition(".")[0], is_file=member is None)
         if option and option not in files:
             files[option] = location if member is None else f"{location}:{member}"
             said.append(f"{option} from {array.dtype} of shape {array.shape}")
@@ -452,6 +468,24 @@ def _arrays_reading(location: str) -> VertexReading | None:
     kind = "npz" if location.endswith("npz") else "npy"
     sentences = ("NumPy", *said, "row k belongs to vertex k")
     return VertexReading(Understood(location, kind, {"arrays": said}, sentences), files, others, has_edges=bool(ends))
+
+
+def _option_of(array: StoredArray, name: str, *, is_file: bool) -> str:
+    """The option of ``gnnloom features`` for an array with a row per vertex; empty if its name and shape do not say.
+
+    Args:
+        name: name of the file or of the member of an archive.
+        is_file: the file has no other array.
+    """
+    kind, dims = array.dtype.kind, len(array.shape)
+    is_matrix = dims == 2 and (array.shape[1] > 1 or (is_file and kind == "f"))
+    # Edges have two columns, so the only column of a file has labels, numbers to predict, or a split.
+    is_column = is_file and dims in {1, 2} and not is_matrix and kind in "iufUS"
+    if is_column and kind != "f" and name.lower() in PARTS:
+        return "split"
+    if is_column or is_label(name):
+        return "target" if is_target(array) else "label"
+    return "feature" if is_matrix and (kind == "f" or (array.shape[1] > 2 and kind in "iub")) else ""
 
 
 def _array(file: SourceFile, member: str | None) -> StoredArray | None:

@@ -21,13 +21,13 @@ from gnnloom.pipeline.tasks.phase import repairing, run
 from gnnloom.storage.artifacts.typed.source_ids import SourceIds
 from gnnloom.storage.artifacts.vertices import Vertices
 from gnnloom.storage.catalog import Dataset
-from gnnloom.storage.differences import differences, in_words
+from gnnloom.storage.differences import differences, in_words, is_of_content
 from gnnloom.storage.disk.files import JsonObject
 from gnnloom.storage.errors import ExistsError, InputError
 from gnnloom.storage.format.arrays import create_array
 from gnnloom.storage.format.artifact import Artifact, ArtifactWriter, TaskRecord, artifact_key
 from gnnloom.storage.format.vertex_arrays import LABELS, VERTEX_ARRAYS
-from gnnloom.storage.wording import counted
+from gnnloom.storage.wording import counted, shell_command
 
 _DEFAULTS: Final = VertexOptions()
 
@@ -134,10 +134,13 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
             found, new = differences([info.parameters, parameters])
             of_type = parameters.get("type")
             choose = "`--vertices KEY` when sharding" if of_type is None else f"--vertex-data {of_type}=KEY in training"
+            there = f"from another source: {info.key} ({in_words(found)}), not {in_words(new)}"
+            if is_of_content(new):
+                old = shell_command("gnnloom", "catalog", "rm", dataset.name, "--artifact", f"vertices/{info.key}")
+                there = f"from these files already, and the files have changed since; remove it with `{old}`"
             raise ExistsError(
-                f"dataset {dataset.name} has vertex data from another source: {info.key} ({in_words(found)}). This"
-                f" command stores other data ({in_words(new)}); to keep both, repeat it with `--add`, and choose with"
-                f" {choose}"
+                f"dataset {dataset.name} has vertex data {there}; to keep both, repeat the command with `--add`, and"
+                f" choose with {choose}"
             )
 
 
@@ -228,12 +231,11 @@ def _check_placed(source: VertexSource, graph: SourceIds, of_tables: Mapping[str
             first, count = facts["missing"], graph.num_vertices - facts["placed"]
             name = graph.original_name(first, first + 1) if graph.has_names else graph.original_id(first, first + 1)
             smallest = graph.artifact.facts.get("min_id", 0)
-            do = (
-                f"; ids of edges begin at {smallest:,}, and `--ids compact` stores no others"
-                if first < smallest
-                else ""
-            )
-            raise InputError(f"{where}: {counted(count, 'vertex')} without {array}s; the first is {name[0]}{do}")
+            others = "" if graph.type else ", or store a graph with types, so that each type has its own features"
+            do = f"add a row for every vertex{others}"
+            if first < smallest:
+                do = f"ids of edges begin at {smallest:,}, and `--ids compact` stores no others"
+            raise InputError(f"{where}: {counted(count, 'vertex')} without {array}s; the first is {name[0]}; {do}")
 
 
 def _table_facts(plan: ArrayPlan, recorded: Mapping[str, TaskRecord]) -> dict[str, int]:

@@ -253,8 +253,9 @@ def _unstated_columns(table: ParquetTable, *, valued: bool) -> tuple[str, ...]:
     by_name = fields_by_name(table.file.location, table.names, (0, 1), valued=valued)
     if by_name is None:
         _refuse_matrix(table)
-        cells = {} if valued else _first_ids(table)
-        if found := find_other_ends(table.file.location, cells, table.names, (0, 1), valued=valued):
+        num_rows, cells = (0, {}) if valued else _first_ids(table)
+        found = find_other_ends(table.file.location, cells, table.names, (0, 1), num_rows=num_rows, valued=valued)
+        if found:
             raise InputError(found[1])
         return table.names[: 3 if valued else 2]
     fields, question = by_name
@@ -263,18 +264,22 @@ def _unstated_columns(table: ParquetTable, *, valued: bool) -> tuple[str, ...]:
     return tuple(table.names[at] for at in fields)
 
 
-def _first_ids(table: ParquetTable) -> dict[int, set[str]]:
-    """Distinct first cells of the first columns that may have ids, by number; none of a table of two columns."""
+def _first_ids(table: ParquetTable) -> tuple[int, dict[int, set[str]]]:
+    """Number of first rows, and their distinct cells in the first columns that may have ids, by number.
+
+    There are none of a table of two columns.
+    """
     numbers = [at for at, name in enumerate(table.names[:MOST_CANDIDATES]) if table.holds(name, "ius")]
     if len(table.names) < _TRIPLE or not numbers or not table.num_rows:
-        return {}
+        return 0, {}
     names = [table.names[at] for at in numbers]
     if len(set(table.names)) < len(table.names):
-        return {}
+        return 0, {}
     blocks = table.read_arrow(names, range(len(table.group_rows)), FIRST_ROWS, nulls=True)
     _, columns = next(blocks)
     firsts = [Names.of_values(column.drop_null()).beginning() for column in columns]
-    return {at: {name.decode("utf-8", "replace") for name in first} for at, first in zip(numbers, firsts, strict=True)}
+    cells = {at: {name.decode("utf-8", "replace") for name in first} for at, first in zip(numbers, firsts, strict=True)}
+    return len(columns[0]), cells
 
 
 def _refuse_matrix(table: ParquetTable) -> None:

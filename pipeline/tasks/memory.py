@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from gnnloom.storage.errors import BudgetError
+from gnnloom.storage.machine_memory import memory_text
 
 MIB = 1 << 20
 
@@ -36,7 +37,7 @@ def working_memory(memory: int) -> int:
     """
     if memory < MINIMUM_MEMORY:
         raise BudgetError(
-            f"memory of {memory / MIB:,.0f} MiB per worker: at least {MINIMUM_MEMORY // MIB} MiB are needed"
+            f"memory of {memory_text(memory)} per worker: at least {MINIMUM_MEMORY // MIB} MiB are needed"
             f" ({BASE_MEMORY // MIB} MiB for the process itself, the rest for buffers); increase --memory"
         )
     return memory - BASE_MEMORY

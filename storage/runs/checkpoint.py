@@ -177,8 +177,10 @@ def read_checkpoint(
     epochs = checkpoint_epochs(folder)
     chosen = epoch if epoch is not None else (epochs[-1] if epochs else None)
     if chosen is None or chosen not in epochs:
-        wanted = "checkpoint" if epoch is None else f"checkpoint of epoch {epoch}"
-        raise NotFoundError(f"{folder}: no {wanted}; there are {epochs}")
+        if not epochs:
+            raise NotFoundError(f"{folder}: no checkpoint yet; `gnnloom train` with the name of the run writes one")
+        listed = ", ".join(map(str, epochs))
+        raise NotFoundError(f"{folder}: no checkpoint of epoch {epoch}; there are checkpoints of epochs {listed}")
     path = folder / f"{chosen:08d}"
     content = read_json(path / CHECKPOINT_INDEX)
     check_version(path / CHECKPOINT_INDEX, content)

@@ -63,8 +63,8 @@ SMALLER = {
 #: Commands that start ranks or need their output: a few seconds each.
 OF_RUNS = tuple(f"gnnloom {name}" for name in ("train", "predict", "export", "report", "run"))
 LONG = (*OF_RUNS, "mpirun", "make demo")
-#: Commands that a test cannot run, as they install packages. `make wheel` installs gnnloom as `pip install .` does.
-INSTALLED = ("pip install gnnloom[", "pip install 'gnnloom[", "pip install .")
+#: Commands that a test cannot run, as they install packages. `make wheel` installs gnnloom as such a command does.
+INSTALLED = ("pip install gnnloom[", "pip install 'gnnloom[", "pip install '.[report]'")
 
 
 def replaced(command: str) -> str:

@@ -147,6 +147,12 @@ class TypedVertices:
         return [each.name for each in self.relations]
 
     @property
+    def without_neighbors(self) -> list[str]:
+        """Names of the predicted types to which no relation leads: their vertices gather nothing."""
+        reached = {each.target.name for each in self.relations}
+        return [each.name for each in self.of_types if each.name not in reached]
+
+    @property
     def _of_type(self) -> VertexType:
         """The type whose labels are predicted, of a run on vertices."""
         return self.of_types[0]

@@ -22,6 +22,7 @@ from gnnloom.trainer.config.continuation import OpenedRun
 from gnnloom.trainer.config.stored_predictions import drop_superseded
 from gnnloom.trainer.config.task_config import BALANCED, NO_WEIGHTS, TaskConfig
 from gnnloom.trainer.config.train_config import TrainConfig
+from gnnloom.trainer.data.typed_vertices import TypedVertices
 from gnnloom.trainer.data.vertex_data import Labels
 from gnnloom.trainer.layout.layout import Layout
 from gnnloom.trainer.loggers.registry import check_loggers
@@ -135,9 +136,10 @@ def begin_run(
         # found.
         if not config.changes_since(TrainConfig.of_run(run)):
             content |= {name: stored.get(name) for name in ("dataset", "run")}
-    unread = opened.shards.shards.num_features
+    data = opened.shards.shards
+    unread = data.num_features
     if config.model.embed and unread and not config.mode.on_types:
-        logger.info(
+        logger.warning(
             "run %s: learns %d features per vertex; the %d stored ones are not read",
             run.name,
             config.model.embed,
@@ -145,6 +147,13 @@ def begin_run(
         )
     if config.mode.on_types and config.data.feature_norm == "auto" and not first:
         logger.info("run %s: features are not scaled: feature_norm auto does so in graphs without types only", run.name)
+    if isinstance(data, TypedVertices) and data.without_neighbors and not first:
+        logger.warning(
+            "run %s: no relation leads to %s, whose vertices have no neighbors to read; --reverse also gathers along"
+            " the reverses of the relations",
+            run.name,
+            " and ".join(data.without_neighbors),
+        )
     if first:
         logger.info("run %s: resuming at epoch %d of %d", run.name, first + 1, config.optimization.epochs)
     run.start(content, first, opened.inputs, keeps_best=keeps_best)

@@ -42,7 +42,7 @@ from gnnloom.pipeline.sources.generators.generator import generators
 from gnnloom.pipeline.sources.ntriples import NTRIPLES
 from gnnloom.pipeline.sources.source import EdgeSource, VertexSource
 from gnnloom.pipeline.sources.understood import Understood, understood_of
-from gnnloom.pipeline.sources.vertex_data.table_columns import is_parquet
+from gnnloom.pipeline.sources.vertex_data.table_columns import is_numpy, is_parquet
 from gnnloom.storage import Catalog as StoredCatalog
 from gnnloom.storage import Dataset as StoredDataset
 from gnnloom.storage import Graph, TypedGraph, Vertices
@@ -353,9 +353,9 @@ class Storing:
             edges = open_edges(chosen, locations, values, undirected=self.graph.undirected)
         except InputError as error:
             # Text files are opened whatever they contain.
-            is_table = len(locations) == 1 and is_parquet(locations[0]) and not values.get("columns")
-            reading = read_as_vertices(locations[0]) if is_table else None
-            if reading is None or reading.rows is not Rows.VERTEX:
+            is_table = len(locations) == 1 and (is_parquet(locations[0]) or is_numpy(locations[0]))
+            reading = read_as_vertices(locations[0]) if is_table and not values.get("columns") else None
+            if reading is None or reading.has_edges or reading.rows is not Rows.VERTEX:
                 raise
             raise rows_question(reading, self.name) from error
         if COLUMNS in formats()[chosen].options:

@@ -30,7 +30,7 @@ from gnnloom.pipeline.sources.reading.text_layout import names_ends
 from gnnloom.pipeline.sources.reading.times import count_seconds, find_times
 from gnnloom.pipeline.sources.text import TextEdges
 from gnnloom.pipeline.sources.understood import Understood, understood_of
-from gnnloom.pipeline.sources.vertex_data.table_columns import column_list, split_location
+from gnnloom.pipeline.sources.vertex_data.table_columns import ELSE, column_list, is_numpy, split_location
 from gnnloom.storage.artifacts.typed.typed_names import distinct_names, valid_name
 from gnnloom.storage.errors import GnnloomError
 from gnnloom.storage.option import options_of
@@ -206,7 +206,9 @@ def _read(
     others = {}
     if vertices.rows is Rows.VERTEX_LIKELY:
         given = options | _options_of(vertices.ends, format_name or guess_format(locations))
-        others[_IF_EDGES] = _edges(locations, format_name, given)[1]
+        # A command that would fail on the files is not shown.
+        with suppress(GnnloomError):
+            others[_IF_EDGES] = _edges(locations, format_name, given)[1]
     return Look((vertices.understood,), vertices.command(), others)
 
 
@@ -219,14 +221,15 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
     if not 1 < len(locations) <= MOST_TABLES or not all(is_file(each) for each in locations):
         return None
     try:
-        if are_parts(locations):
-            return None
         readings = {location: read_as_vertices(location) for location in locations}
+        # Arrays have no names of columns that could be compared.
+        if not any(readings.values()) if any(map(is_numpy, locations)) else are_parts(locations):
+            return None
         readings |= _keyed(readings)
-        found = {location: _read([location], None, {}, reading) for location, reading in readings.items()}
     except GnnloomError:
         # If a file is not a table, the reader of edges reports the problem.
         return None
+    found = {location: _read([location], None, {}, reading) for location, reading in readings.items()}
     foreign = _foreign_keys(readings, found)
     for location, columns in foreign.items():
         if len(columns) == 2 and all(location not in each.values() for each in foreign.values()):
@@ -238,7 +241,8 @@ def _several_tables(locations: Sequence[str]) -> Look | None:
     names = {location: _type_name(location, reading) for location, reading in types.items()}
     relations = [location for location in locations if location not in types]
     others = {f"{location} alone": each.command for location, each in found.items()}
-    command, references = "", _references(types, names, foreign)
+    references = _references(types, names, foreign)
+    command = _joint_commands(list(types.values()), [found[location].command for location in relations])
     if (relations or references) and all(each.ids for each in types.values()):
         words = [word for item in types.items() for word in ("--vertices", _type_table(*item, foreign[item[0]]))]
         values = [_value_columns(found[location].files[0]) for location in relations]
@@ -336,6 +340,18 @@ def _have_one_type(edges: Understood, tables: Sequence[VertexReading]) -> bool:
     return bool(shown) and len({table.ids for table in tables}) == 1 and bool(set.intersection(*shown))
 
 
+def _joint_commands(tables: Sequence[VertexReading], edges: Sequence[str]) -> str:
+    """The commands that store edges, and vertex data whose row k belongs to vertex k; empty if rows have ids.
+
+    Args:
+        edges: command for each file of edges.
+    """
+    if not tables or len(edges) > 1 or not all(edges) or any(each.ids for each in tables):
+        return ""
+    data = _joint_features(tables)
+    return " && ".join([*edges, data]) if data else ""
+
+
 def _joint_features(tables: Sequence[VertexReading]) -> str:
     """The command that stores the vertex data of all tables; empty if the tables need separate commands."""
     options = [option for table in tables for option in table.files]
@@ -358,13 +374,15 @@ def _file_type(location: str) -> str:
 
 def _is_plain(vertices: VertexReading) -> bool:
     """Whether ``--vertices`` can name all columns of a table of vertices."""
-    return vertices.others == ("--by-id",) and vertices.named.keys() == vertices.files.keys()
+    # A column that lacks values has its own replacement there.
+    others = [each for each in vertices.others if each != "--missing mean"]
+    return others == ["--by-id"] and vertices.named.keys() == vertices.files.keys()
 
 
 def _type_table(location: str, vertices: VertexReading, foreign: Collection[str]) -> str:
     """Value of ``--vertices`` for a table: its ids, and its vertex data without ids of other tables."""
     held = [
-        f"{column} as {option}"
+        f"{column} as {option}{ELSE + 'mean' if column in vertices.lacking else ''}"
         for option, columns in vertices.named.items()
         for column in columns
         if column not in foreign and not _OF_TYPE.fullmatch(column)

@@ -86,23 +86,21 @@ def check_features(trained: Vertices, other: Vertices | None, where: str, of_typ
     Raises:
         InputError: columns differ, or there are no features.
     """
-    typed = [] if of_type is None else ["--of-type", of_type]
+    words = ["gnnloom", "features", where, *([] if of_type is None else ["--of-type", of_type]), "--feature"]
+    before, stored = trained.feature_columns, trained.artifact.path
+    # Columns are stored with the categories and means of the training data.
+    words += ["FILE:COLUMNS", "--like", f"{stored.parents[1].name}/{stored.name}"] if before else ["FILE"]
     if other is None or not other.has_feature:
         raise InputError(
             f"dataset {where} has no features of {'this graph' if of_type is None else f'type {of_type}'}, but the run"
-            f" reads {counted(trained.num_features, 'feature')}; add them with"
-            f" `{shell_command('gnnloom', 'features', where, *typed, '--feature', 'FILE')}`"
+            f" reads {counted(trained.num_features, 'feature')}; add them with `{shell_command(*words)}`"
         )
-    path = other.artifact.path
-    before, now = trained.feature_columns, other.feature_columns
+    path, now = other.artifact.path, other.feature_columns
     if before and now and (difference := _difference(before, now)):
-        stored = trained.artifact.path
-        like = f"{stored.parents[1].name}/{stored.name}"
-        words = ["features", where, *typed, "--feature", "FILE:COLUMNS", "--like", like, "--add"]
         choice = "KEY" if of_type is None else f"{of_type}=KEY"
         raise InputError(
             f"{path}: the features are not the columns that the run was trained on: {difference}; store the same"
-            f" columns with `{shell_command('gnnloom', *words)}`, and choose them with"
+            f" columns with `{shell_command(*words, '--add')}`, and choose them with"
             f" `{shell_command('--vertices', choice)}`"
         )
     if trained.num_features != other.num_features:

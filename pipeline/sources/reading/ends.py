@@ -212,21 +212,29 @@ def open_ends(
             " names; add `--header` if they are, or `--no-header` if the line is an edge"
         )
     cells = {at: {row.fields[at] for row in rows} for at in others[:MOST_CANDIDATES]}
-    return find_other_ends(file.location, cells, names, ends, valued=stated.valued) or (ends, "")
+    return find_other_ends(file.location, cells, names, ends, num_rows=len(rows), valued=stated.valued) or (ends, "")
 
 
 def find_other_ends(
-    location: str, cells: Mapping[int, set[str]], names: Sequence[str], ends: tuple[int, int], *, valued: bool
+    location: str,
+    cells: Mapping[int, set[str]],
+    names: Sequence[str],
+    ends: tuple[int, int],
+    *,
+    num_rows: int,
+    valued: bool,
 ) -> tuple[tuple[int, int], str] | None:
     """Columns that are more likely the ends than the given ones, with the question; None if there are none.
 
     Ends are of one kind, and mostly have ids in common. In ``time,i,j``, the time has none with other columns. In
-    ``user,user_id,item,item_id``, the first two columns are one end.
+    ``user,user_id,item,item_id``, the first two columns are one end. In ``payment_id,account_id,shop_id``, the first
+    column numbers the rows.
 
     Args:
         cells: distinct first cells of the columns that may have ids, by the number of the column.
         names: names of the columns; none if a text has no header.
         ends: numbers of the columns that would be read.
+        num_rows: number of rows with these cells.
         valued: a column of weights or times follows.
     """
     if find_ends(names):
@@ -251,6 +259,10 @@ def find_other_ends(
     if known.get(ends[0], set()).isdisjoint(known.get(ends[1], ())):
         marked += [pair for pair in related if pair != ends]
     pair = next((pair for pair in marked if pair[0] in ids and pair[1] in ids), None)
+    distinct = [len(cells.get(end, ())) for end in ends]
+    if pair is None and _name_ids(names, ends) and distinct[0] == num_rows > distinct[1]:
+        # A row has an id of its own, and the ids of both ends.
+        pair = next(((ends[1], at) for at in ids if at not in ends and _name_ids(names, (at,))), None)
     if pair is None and not _name_ids(names, ends):
         pair = _pair_in_common({at: known[at] for at in ids}, words, ends)
     if pair is None:

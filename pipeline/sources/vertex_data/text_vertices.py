@@ -22,7 +22,7 @@ from gnnloom.pipeline.sources.reading.text_columns import (
     read_array,
     read_sample,
 )
-from gnnloom.pipeline.sources.reading.text_layout import Sample, has_names, names_ids, numbers_rows
+from gnnloom.pipeline.sources.reading.text_layout import Sample, has_names, is_number, names_ids, numbers_rows
 from gnnloom.pipeline.sources.source import OneArray
 from gnnloom.pipeline.sources.understood import Understood, header_in_words, ids_question, of_vertices
 from gnnloom.pipeline.sources.vertex_data.class_names import NamedLabels
@@ -80,7 +80,7 @@ class TextVertices(OneArray):
         sample = read_sample(file, header)
         refuse_drawn(file, sample)
         first, second = (*(cells_of(row.text) for row in sample.rows[:2]), [], [])[:2]
-        columns = len(first)
+        columns = 1 if array == "label" and _are_names(sample) else len(first)
         names = columns > 1 and header is not False and has_names(first, VERTEX_ARRAYS[array])
         if names and (numbers_rows(first[0]) or len(second) == columns + 1):
             raise InputError(
@@ -153,6 +153,16 @@ class TextVertices(OneArray):
         for block in named.blocks(begin.offset):
             yield TextRows(self.file, first, block.codes(named.names), block.line_at)
             first += len(block.words)
+
+
+def _are_names(sample: Sample) -> bool:
+    """Whether each of the first lines is a name, perhaps of several words: no cell is a number, and first words repeat.
+
+    The ids of vertices do not repeat.
+    """
+    lines = [cells_of(row.text) for row in sample.rows if len(row.fields) == 1]
+    firsts = {cells[0] for cells in lines}
+    return len(lines) == len(sample.rows) > len(firsts) and not any(is_number(cell) for each in lines for cell in each)
 
 
 def _begins_with_ids(sample: Sample, header: bool) -> bool:

@@ -117,6 +117,10 @@ def test_existing_vertex_data_is_not_replaced_silently(catalog: Catalog, tmp_pat
     key = first.artifact.key
     with pytest.raises(ExistsError, match=f"from another source: {key} .*--add"):
         ingest_vertices(dataset, StochasticBlockModel(50, 10).vertices(), HERE)
+    path = Path(files(tmp_path)["feature"])
+    np.save(path, np.load(path) + 1)
+    with pytest.raises(ExistsError, match=f"files have changed since; .*catalog rm .*vertices/{key}"):
+        ingest_vertices(dataset, NumpyVertices.open(**cast("Any", files(tmp_path))), HERE)
 
 
 def test_any_of_the_arrays_may_be_missing(catalog: Catalog, tmp_path: Path) -> None:

@@ -202,6 +202,9 @@ def test_too_many_words_and_unchosen_words_say_what_to_do(dataset: Dataset, tmp_
     file = write(tmp_path, "mixed.csv", MIXED)
     with pytest.raises(InputError, match=r"column color:.*--categories"):
         store(dataset, by_id=True, feature=f"{file}:color", categories=1)
+    days = write(tmp_path, "days.csv", "id,day\n0,2024-01-02\n1,2024-01-03\n2,2024-01-02\n")
+    with pytest.raises(InputError, match=r"column day:.*they are dates.*such as the year"):
+        store(dataset, by_id=True, feature=f"{days}:day", categories=1)
     np.save(tmp_path / "x.npy", np.array([["a"], ["b"], ["a"]]))
     with pytest.raises(InputError, match=r"has words; name the columns"):
         store(dataset, by_id=True, feature=file, missing="0")

@@ -99,7 +99,7 @@ def test_vertices_without_a_row_have_no_label_and_no_split(catalog: Catalog, tmp
 @pytest.mark.parametrize(
     ("array", "text", "reason"),
     [
-        ("feature", "b,1\nbé,2\n", r"x\.csv: 3 vertices without features; the first is Doe, Jane"),
+        ("feature", "b,1\nbé,2\n", r"x\.csv: 3 vertices without features; the first is Doe, Jane; add a row"),
         ("label", "b,1\nx,1\nb,2\n", r"x\.csv, line 3: the vertex already has a row"),
         ("label", "x,1\ny,1\n", "none of the ids is a vertex of the graph"),
         ("label", "b,1\nbé,1.5\n", "line 2: expected a class"),

@@ -373,6 +373,18 @@ def test_names_of_classes_are_numbered_in_order(tmp_path: Path, text: str, label
     assert rows(source, "label", 1, 2).tolist() == labels[1:2]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 0, 1, 2), (2, 1, 0, 2, 1, 0), (1, 2, 1, 2)])
+def test_names_of_classes_may_have_several_words_in_any_line(tmp_path: Path, order: tuple[int, ...]) -> None:
+    path, names = tmp_path / "label.txt", ("Machine Learning", "Machine Translation", "Vision")
+    path.write_text("".join(f"{names[number]}\n" for number in order))
+    source = TextVertices.open(str(path), "label")
+    assert [source.class_names[code] for code in rows(source, "label", 0, len(order))] == [names[k] for k in order]
+    # First words that do not repeat may be ids.
+    path.write_text("Ann Lee\nBob Ray\nCy Poe\n")
+    with pytest.raises(InputError, match="--by-id"):
+        TextVertices.open(str(path), "label")
+
+
 def test_words_in_the_first_two_lines_are_not_a_header(tmp_path: Path) -> None:
     path = tmp_path / "split.csv"
     path.write_text("dog\ncat\ndog\n")

@@ -101,7 +101,7 @@ def test_an_artifact_is_not_removed_while_it_is_written(catalog: Catalog) -> Non
         started = time.perf_counter()
         with pytest.raises(InputError, match="is being written by another process"):
             dataset.remove_artifact("shards", shards.key, force=True)
-        with pytest.raises(InputError, match=f"shards-{shards.key} is being written"):
+        with pytest.raises(InputError, match=f"shards/{shards.key} is being written"):
             catalog.remove("web")
         assert time.perf_counter() - started < 10
     assert shards.verify() == 1

@@ -130,7 +130,7 @@ def test_stored_features_are_not_read_and_the_start_says_so(catalog: Catalog, ca
     dataset = problem("stored", 60, 240, symmetric=False).store(catalog, 1)
     BARE.store(catalog, 1)
     shutil.rmtree(next(dataset.path.glob("shards/*/row/00000/feature")))
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.WARNING):
         result = train(LoneCommunicator(), config(catalog, "first", "stored"))
     said = "run first: learns 6 features per vertex; the 5 stored ones are not read"
     assert [record.getMessage() for record in caplog.records].count(said) == 1

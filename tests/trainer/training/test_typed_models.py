@@ -101,6 +101,31 @@ def test_with_all_neighbors_a_step_and_the_scores_are_those_of_the_module_on_the
         assert result[f"{prefix}_accuracy"] == pytest.approx(float(right.double().mean()))
 
 
+def test_a_type_to_which_no_relation_leads_is_named_with_the_option_that_helps(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    people = pd.DataFrame({"id": range(6), "x": np.arange(6.0), "y": [0, 1] * 3, "split": ["train"] * 6})
+    pays = pd.DataFrame({"who": range(6), "shop": [0, 1, 2] * 2})
+    shops = pd.DataFrame({"id": range(3), "x": np.arange(3.0)})
+    found: Any = gnnloom.ingest(
+        "shops",
+        relations={("person", "pays", "shop"): (pays, ["who", "shop"])},
+        vertices={
+            "person": (people, ["id", "x as feature", "y as label", "split as split"]),
+            "shop": (shops, ["id", "x as feature"]),
+        },
+        workers=0,
+        catalog=tmp_path,
+    )
+    next(iter(gnnloom.loader(found, fanout=1, of_type="person", reverse=True)))
+    for reverse in (False, True):
+        caplog.clear()
+        options: dict[str, Any] = {"of_type": "person", "epochs": 1, "fanout": (2,), "hidden": (), "reverse": reverse}
+        train(LoneCommunicator(), typed_config(found, f"run-{reverse}".lower(), **options))
+        said = [each.getMessage() for each in caplog.records if "no relation leads to" in each.getMessage()]
+        assert [" person" in each and "--reverse" in each for each in said] == [True][reverse:]
+
+
 def test_a_relation_has_fan_outs_of_its_own(dataset: Dataset) -> None:
     data, some = whole_graph(dataset), dict[str, Any](fanout=(ALL, ALL), epochs=1, lr=0.0)
     losses = [

@@ -137,7 +137,8 @@ def test_ordinary_edges_keep_their_reading_without_a_question_or_a_note(tmp_path
 
 
 PEOPLE = {"uid": [5, 2, 9, 7], "age": [31, 44, 27, 31], "sex": ["m", "f", "f", "m"]}
-FRAMES = [pd.DataFrame(PEOPLE), pa.table(PEOPLE), pa.table({**PEOPLE, "age": [0.5, 2, 3, 4]})]
+AGES = {"fractions": [0.5, 2, 3, 4], "whole floats": [31.0, 44, 27, 31]}
+FRAMES = [pd.DataFrame(PEOPLE), pa.table(PEOPLE), *(pa.table({**PEOPLE, "age": ages}) for ages in AGES.values())]
 
 
 @pytest.mark.slow
@@ -243,12 +244,22 @@ def test_a_table_in_parts_is_joined_by_the_command(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("text", "option"), [("a\nb\na\nb\n", "label"), ("0.5\n1.5\n2\n", "feature"), ("1\n0\n1\n0\n", "label")]
+    ("text", "words"),
+    [
+        ("a\nb\na\nb\n", "--label T"),
+        ("a\nb c\na\nb c\n", "--label T"),
+        ("0.5\n1.5\n2\n", "--feature T:1"),
+        ("1\n0\n1\n0\n", "--label T"),
+    ],
 )
-def test_a_file_of_one_column_has_a_row_per_vertex(tmp_path: Path, text: str, option: str) -> None:
+def test_a_file_of_one_column_has_a_row_per_vertex(tmp_path: Path, text: str, words: str) -> None:
     path = written(tmp_path, text, "y.txt")
-    assert look(tmp_path, path)[""] == f"gnnloom features NAME --{option} T:1"
-    assert f"`gnnloom features g --{option} {path}:1`" in str(call(tmp_path, "ingest", "g", path).exception)
+    assert look(tmp_path, path)[""] == f"gnnloom features NAME {words}"
+    named = f"gnnloom features g {words.replace('T', path)}"
+    assert f"`{named}`" in str(call(tmp_path, "ingest", "g", path).exception)
+    edges = written(tmp_path, f"0 1\n1 {text.count(chr(10)) - 1}\n", "e.txt")
+    assert call(tmp_path, "ingest", "g", edges, "--workers", "0").exit_code == 0
+    assert call(tmp_path, *named.split()[1:], "--workers", "0").exit_code == 0
 
 
 def test_rows_that_begin_with_vertex_1_are_refused_with_the_remedy(tmp_path: Path) -> None:

@@ -302,7 +302,8 @@ DATABASE = {
 PAYMENTS = {
     "payments.csv": "transaction_id,account,merchant,amount,timestamp,is_fraud\n"
     + "".join(f"{k},A-{k % 7},M{k % 4},{k}.5,2024-01-{k % 27 + 1:02d},{k % 2}\n" for k in range(40)),
-    "accounts.csv": "account,age,country\n" + "".join(f"A-{k},{30 + k},{'DE' if k % 2 else 'FR'}\n" for k in range(7)),
+    "accounts.csv": "account,age,country\n"
+    + "".join(f"A-{k},{30 + k if k else ''},{'DE' if k % 2 else 'FR'}\n" for k in range(7)),
     "merchants.csv": "merchant,rating\n" + "".join(f"M{k},{k}.5\n" for k in range(4)),
 }
 
@@ -414,6 +415,68 @@ def test_tables_of_several_formats_are_stored_by_the_command_for_tables_of_one_f
     graph = gnnloom.Catalog(tmp_path / "catalog")["shop"].typed_graph()
     assert {each.name: each.count for each in graph.types} == {"user": 9, "item": 5}
     assert [each.nnz for each in graph.relations] == [30]
+
+
+def test_files_whose_row_k_belongs_to_vertex_k_are_stored_by_the_commands_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("e.tsv").write_text("0\t1\n1\t2\n2\t3\n")
+    np.save("x.npy", np.eye(4, 3, dtype=np.float32))
+    np.save("y.npy", np.array(["c", "a b", "a b", "c"]))
+    Path("y.txt").write_text("c\na b\na b\nc\n")
+    np.savez("s.npz", train=[0, 1], valid=[2], test=[3])
+    for label in ("y.npy", "y.txt"):
+        found = json.loads(call(tmp_path, "look", "e.tsv", "x.npy", label, "s.npz", "--json").stdout)
+        assert found["command"].endswith(f"--feature x.npy --label {label} --split s.npz")
+        for words in found["command"].replace("NAME", label).split(" && "):
+            assert call(tmp_path, *words.split()[1:], "--workers", "0").exit_code == 0
+        data = gnnloom.Catalog(tmp_path / "catalog")[label].vertices()
+        assert (data.num_features, data.class_names) == (3, ("a b", "c"))
+        assert data.label(0, 4).tolist() == [1, 0, 0, 1]
+    # Two files of labels: which of them is meant is not guessed.
+    found = json.loads(call(tmp_path, "look", "e.tsv", "y.npy", "y.txt", "--json").stdout)
+    assert found["command"] == ""
+    assert len(found["others"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.arange(5) % 2, "--label y.npy"),
+        (np.arange(5)[:, None] % 2, "--label y.npy"),
+        (np.array(["a", "b", "a", "b", "b"]), "--label y.npy"),
+        (np.arange(5) + 0.5, "--target y.npy"),
+        (np.ones((5, 1), np.float32), "--label y.npy"),
+        (np.eye(5, 3, dtype=np.int8), "--label y.npy"),
+        (np.eye(5, 4, dtype=np.float32) / 2, "--target y.npy"),
+    ],
+)
+def test_an_array_that_cannot_be_pairs_is_read_as_vertex_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, array: Any, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("y.npy", array)
+    assert json.loads(call(tmp_path, "look", "y.npy", "--json").stdout)["command"] == f"gnnloom features NAME {words}"
+    assert f"`gnnloom features g {words}`" in str(call(tmp_path, "ingest", "g", "y.npy").exception)
+    Path("e.txt").write_text("0 1\n3 4\n")
+    assert call(tmp_path, "ingest", "g", "e.txt", "--workers", "0").exit_code == 0
+    assert call(tmp_path, "features", "g", *words.split(), "--workers", "0").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.parquet"])
+def test_a_column_with_an_id_of_each_row_is_not_an_end(tmp_path: Path, name: str) -> None:
+    ids = {"payment_id": range(40), "account_id": [k % 7 for k in range(40)], "shop_id": [k % 3 for k in range(40)]}
+    frame, path = pd.DataFrame(ids | {"amount": [k + 0.5 for k in range(40)]}), tmp_path / name
+    (frame.to_csv if name == "e.csv" else frame.to_parquet)(path, index=False)
+    assert "`--columns account_id,shop_id`" in str(call(tmp_path, "ingest", "g", str(path)).exception)
+    frame = frame.assign(account_id="A" + frame["account_id"].astype(str), shop_id="S" + frame["shop_id"].astype(str))
+    named = frame.rename(columns={"account_id": "account", "shop_id": "shop"})
+    (named.to_csv if name == "e.csv" else named.to_parquet)(path, index=False)
+    found = json.loads(call(tmp_path, "look", str(path), "--json").stdout)
+    assert [each["command"] for each in found["others"]] == [
+        f"gnnloom ingest NAME {path} --columns account,shop --ids compact"
+    ]
 
 
 def test_an_array_of_pairs_next_to_a_table_has_no_columns_to_name(

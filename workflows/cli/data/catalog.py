@@ -284,7 +284,7 @@ def verify_command(name: str, quick: bool) -> None:
         rows = [
             (
                 f"{each.kind}/{each.key}",
-                f"{each.read} {'epochs' if each.kind == 'runs' else 'arrays'}",
+                counted(each.read, "epoch" if each.kind == "runs" else "array"),
                 each.problem or "intact",
             )
             for each in findings

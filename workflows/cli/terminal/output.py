@@ -51,9 +51,10 @@ def show(content: Mapping[str, Any], *, title: str, hide: Iterable[str] = (), br
     if show_json(content):
         return
     content = _timed(content)
-    table = Table(title=text(title), title_justify="left", show_header=False, title_style="bold")
+    table = Table(show_header=False)
     table.add_column(style="cyan")
-    table.add_column(justify="right")
+    # A path is shown whole, so that it can be copied.
+    table.add_column(justify="right", overflow="fold")
     hidden = set(hide)
     listed = [name for name, value in content.items() if name not in hidden and not isinstance(value, dict)]
     if is_verbose():
@@ -65,6 +66,7 @@ def show(content: Mapping[str, Any], *, title: str, hide: Iterable[str] = (), br
     for name in shown:
         table.add_row(text(name.replace("_", " ")), text(_cell(name, content[name])))
     console = screen.console()
+    _print_title(console, title)
     console.print(table)
     if len(shown) < len(listed):
         console.print(text(("dim", f"{counted(len(listed) - len(shown), 'more figure')} (gnnloom -v ... shows all)")))
@@ -105,8 +107,7 @@ def show_rows(
     """Print a table, with names and prose on the left and figures on the right; without lines if it is too wide."""
     # Columns without names need no header line.
     console = screen.console(on_stderr=on_stderr)
-    heading = None if title is None else text(title)
-    table = Table(title=heading, title_justify="left", title_style="bold", show_header=any(columns))
+    table = Table(show_header=any(columns))
     listed = [[printable(cell) for cell in row] for row in rows]
     _fill(table, columns, listed)
     if _width(console, table).maximum > console.width:
@@ -114,6 +115,7 @@ def show_rows(
         if _width(console, table).minimum > console.width:
             _print_without_lines(console, columns, listed, title)
             return
+    _print_title(console, title)
     console.print(table)
 
 
@@ -132,10 +134,14 @@ def _print_without_lines(
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     _fill(table, columns, rows)
     _fix_widths(table, rows)
-    if title is not None:
-        # A title of the table itself would be folded at the table's width.
-        console.print(text(("bold", title)))
+    _print_title(console, title)
     console.print(table)
+
+
+def _print_title(console: Console, title: str | None) -> None:
+    # A title of the table itself would be folded at the table's width.
+    if title is not None:
+        console.print(text(("bold", title)))
 
 
 def _fill(table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -341,7 +341,7 @@ class ChosenColumns:
         """The surveys of the columns whose words or means are needed."""
         is_feature = self.array == "feature"
         columns = tuple(column for column in self.columns if column.kind == "words" or self._needs_mean(column))
-        remedy = "; raise the limit with `--categories`, leave the column out, or number the words"
+        remedy = "; leave it out, number the words, or raise the limit with `--categories` of `gnnloom features`"
         remedy = remedy if is_feature else "; number them first"
         most = self.filling.categories if is_feature else MOST_NAMES
         return ColumnSurveys(self.table, columns, self.filling, most, remedy)

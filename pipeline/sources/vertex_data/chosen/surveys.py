@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnloom.pipeline.sources.names import Names
+from gnnloom.pipeline.sources.reading.times import find_times
 from gnnloom.pipeline.sources.source import SourceRange
 from gnnloom.pipeline.sources.vertex_data.cells import CellBlock, CellTable
 from gnnloom.pipeline.sources.vertex_data.class_names import UNKNOWN
@@ -152,9 +153,11 @@ class ColumnSurveys:
 
     def _check_count(self, column: Column, words: Counter[str]) -> None:
         if len(words) > self.most_words:
+            are_dates = find_times([next(iter(words))]) is not None
+            dates = "; they are dates: store a number instead, such as the year" if are_dates else ""
             raise InputError(
                 f"{self.table.file.location}, column {column.name}: more than {self.most_words:,} different words"
-                f"{self.remedy}"
+                f"{dates}{self.remedy}"
             )
 
     def merged(self, found: Sequence[Sequence[Any]]) -> dict[Column, Survey]:
