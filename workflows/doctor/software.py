@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
+from typing import cast
 
 import numpy as np
 
 from gnnloom.storage.errors import GnnloomError, MissingPackageError
 from gnnloom.storage.kernel_cache import KERNEL_CACHE
+from gnnloom.storage.kernels import Kernel
 from gnnloom.storage.wording import shell_command
 from gnnloom.workflows.doctor.finding import FAILED, OK, Verdict
 
@@ -66,7 +68,8 @@ def check_kernels() -> Verdict:
     forward, backward, _, _ = scan_rows(symmetric_indptr, 0, np.nonzero(symmetric)[1], values, 0, -1, 40, False)
     if wrong != -1 or forward != backward:
         return Verdict("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
-    kept = f"{scan_rows.stats.cache_path}{f' ({KERNEL_CACHE})' if KERNEL_CACHE in os.environ else ''}"
+    stats = cast(Kernel, scan_rows).stats
+    kept = f"{stats.cache_path}{f' ({KERNEL_CACHE})' if KERNEL_CACHE in os.environ else ''}"
     return Verdict("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s, kept in {kept}")
 
 
