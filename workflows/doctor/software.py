@@ -68,7 +68,7 @@ def check_kernels() -> Verdict:
     forward, backward, _, _ = scan_rows(symmetric_indptr, 0, np.nonzero(symmetric)[1], values, 0, -1, 40, False)
     if wrong != -1 or forward != backward:
         return Verdict("kernels", FAILED, "a compiled kernel gives a wrong result", "install another version of numba")
-    stats = cast(Kernel, scan_rows).stats
+    stats = cast("Kernel", scan_rows).stats
     kept = f"{stats.cache_path}{f' ({KERNEL_CACHE})' if KERNEL_CACHE in os.environ else ''}"
     return Verdict("kernels", OK, f"compiled and correct in {time.perf_counter() - started:.1f} s, kept in {kept}")
 
