@@ -136,8 +136,11 @@ def _check_others(dataset: Dataset, graph_key: str, parameters: Mapping[str, Any
             choose = "`--vertices KEY` when sharding" if of_type is None else f"--vertex-data {of_type}=KEY in training"
             there = f"from another source: {info.key} ({in_words(found)}), not {in_words(new)}"
             if is_of_content(new):
-                old = shell_command("gnnloom", "catalog", "rm", dataset.name, "--artifact", f"vertices/{info.key}")
-                there = f"from these files already, and the files have changed since; remove it with `{old}`"
+                words = "catalog", "rm", dataset.name, "--artifact", f"vertices/{info.key}"
+                there = (
+                    "from these files already, and the files have changed since; remove it with"
+                    f" `{shell_command('gnnloom', *words)}`"
+                )
             raise ExistsError(
                 f"dataset {dataset.name} has vertex data {there}; to keep both, repeat the command with `--add`, and"
                 f" choose with {choose}"

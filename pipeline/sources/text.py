@@ -354,7 +354,8 @@ class TextEdges:
         if last is None or num_edges < 2 or self.files[span.file].is_seekable or self.stated.by_number:
             return
         name, fault = footer_of(last.source, last.target)
-        reason = f"{fault}, or add `{numbered_columns(self.tables[span.file].fields, valued=self._is_valued)}`"
+        option = numbered_columns(self.tables[span.file].fields, valued=self._is_valued)
+        reason = f"{fault}, or add `{option}`"
         if fault and (error := self.id_error(span, name, (0, 1), f"{reason} if it is an edge")) is not None:
             raise error
 

@@ -119,9 +119,9 @@ def notes_on_ratings(found: Sequence[Understood], dataset: str, format_name: str
     """A note on edges that seem to be ratings, whose users and items were stored with one numbering; or nothing."""
     if len(found) != 1 or not found[0].facts.get("ratings"):
         return []
-    command = shell_command("gnnloom", "ingest", dataset, *words_of_ratings(found[0], format_name))
+    words = words_of_ratings(found[0], format_name)
     note = (
         "the columns seem to have users, items and ratings, and a user and an item of one number are stored as one"
-        f" vertex; `{command}` stores two types"
+        f" vertex; `{shell_command('gnnloom', 'ingest', dataset, *words)}` stores two types"
     )
     return [note]

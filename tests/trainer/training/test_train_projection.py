@@ -512,8 +512,11 @@ def test_a_forecast_of_more_rows_takes_no_longer(tmp_path: Path) -> None:
     operations, cluster = dict[str, list[int]](), InProcessCluster()
     for num_rows in (40_000, 160_000):
         catalog, rng = Catalog(tmp_path / str(num_rows)), np.random.default_rng(0)
-        arrays = {"feature": rng.random((num_rows, 16), np.float32), "label": rng.integers(0, 2, (num_rows, 5))}
-        arrays["split"] = rng.integers(0, 4, num_rows).astype(np.uint8)
+        arrays: dict[str, NDArray[Any]] = {
+            "feature": rng.random((num_rows, 16), np.float32),
+            "label": rng.integers(0, 2, (num_rows, 5)),
+            "split": rng.integers(0, 4, num_rows).astype(np.uint8),
+        }
         files = {name: str(tmp_path / f"{name}.npy") for name in arrays}
         for name, array in arrays.items():
             np.save(files[name], array)

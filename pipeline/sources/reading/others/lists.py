@@ -15,6 +15,8 @@ from gnnloom.pipeline.sources.reading.text_layout import Row, Sample, is_count, 
 _TRIPLE: Final = 3
 #: The line of a vertex in LGL, above the lines of its neighbors.
 _HEAD: Final = re.compile(r"#\s+\S+")
+#: The beginning of a line of a vertex and its neighbors.
+_VERTEX: Final = re.compile(r"\S+:\s")
 
 
 def refuse_lists(file: SourceFile, sample: Sample, rows: Sequence[Row]) -> None:
@@ -60,7 +62,7 @@ def refuse_neighbors(file: SourceFile, rows: Sequence[Row], *, has_header: bool)
     Raises:
         InputError: all rows are such, or a line has a number sign alone.
     """
-    if rows and all(len(row.fields) > 1 and len(row.fields[0]) > 1 and row.fields[0][-1] == ":" for row in rows):
+    if rows and all(row.fields[0][-1:] == ":" and _VERTEX.match(row.text) for row in rows):
         raise bad_line(
             file,
             rows[0].start,

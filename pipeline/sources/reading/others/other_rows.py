@@ -243,8 +243,8 @@ def _refuse_marks(file: SourceFile, rows: Sequence[Row], *, has_header: bool) ->
         raise bad_line(
             file,
             rows[0].start,
-            f"all lines begin with {rows[0].fields[0]!r}, and two ids follow; `--columns {columns}` reads these, and"
-            " `--columns 1,2` the first two fields",
+            f"all lines begin with {rows[0].fields[0]!r}, and two ids follow; `{shell_command('--columns', columns)}`"
+            " reads these, and `--columns 1,2` the first two fields",
         )
     keys = [match[0] for row in rows if (match := _KEY.match(row.text)) is not None]
     is_ragged = len({len(row.fields) for row in rows}) > 1
