@@ -34,6 +34,10 @@ class Kernel:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.compiled(*arguments, **keywords)
 
+    def __reduce__(self) -> str:
+        """Copy and send a kernel as Python does a function: by its name."""
+        return str(self.__qualname__)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.compiled, name)
 

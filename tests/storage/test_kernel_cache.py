@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from gnnloom.storage.errors import in_one_line
 from gnnloom.storage.kernel_cache import KERNEL_CACHE, choose_kernel_cache
+from gnnloom.storage.kernels import copy_elements
 
 #: Where even root cannot make a file.
 READ_ONLY = "/proc/self/nowhere"
@@ -136,8 +138,13 @@ except RuntimeError as error:
     assert in_one_line(RuntimeError("another")) is None
 
 
+def test_a_copy_of_a_kernel_is_the_kernel() -> None:
+    assert copy.deepcopy([copy_elements]) == [copy_elements]
+
+
 def test_kernels_of_a_read_only_installation_run(tmp_path: Path) -> None:
     program = f"""
+import copy
 import os
 os.access = lambda path, mode: str(path).startswith({str(tmp_path)!r})
 import gnnloom.storage.matrix.permutation, numba

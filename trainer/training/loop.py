@@ -34,6 +34,7 @@ from gnnloom.trainer.tasks.task import Figure
 from gnnloom.trainer.training.alike import alike_data
 from gnnloom.trainer.training.course import Course
 from gnnloom.trainer.training.evaluation import Evaluation
+from gnnloom.trainer.training.predict import find_predictions, write_predictions
 from gnnloom.trainer.training.record import EXPOSED, RunLog, describe_result, gather_costs, gather_profile, recorded
 from gnnloom.trainer.training.run_lock import writing
 from gnnloom.trainer.training.start import Begun, ReadStart, begin_run, check_fits, class_weights
@@ -409,9 +410,6 @@ class Training:
             measured = {**self.evaluation.measure(self.mode, kept, is_last=True), **measured}
             self._check_files()
         if self.config.run.save_embeddings and not stopped:
-            # Runs that store no embeddings need not load it.
-            from gnnloom.trainer.training.predict import find_predictions, write_predictions  # noqa: PLC0415
-
             # Arrays that another prediction made with the same checkpoint are kept.
             asked = PredictConfig.of_training(self.config, shards=None, embeddings=True)
             write_predictions(self.session, self.inputs, kept, find_predictions(self.comm, self.run, asked))

@@ -21,7 +21,7 @@ class Reading:
 
     Attributes:
         value: ``weight`` or ``time`` if the third column is read as such; empty if edges have no values.
-        are_names: all ids are names, whatever they look like.
+        are_names: all ids are names, even if they look like numbers.
         is_stated: the user chose the columns.
         extra_columns: further columns are ignored rather than refused.
         has_size: something other than the file states the number of vertices.

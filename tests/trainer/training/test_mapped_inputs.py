@@ -86,7 +86,7 @@ def test_wide_features_are_multiplied_within_the_memory_of_an_epoch(tmp_path: Pa
     catalog, wide = Catalog(tmp_path / "catalog"), problem("wide", 20_000, 40_000, symmetric=True)
     replace(wide, feature=np.ones((20_000, 500), np.float32)).store(catalog, 1)
     plan = project_training(_config(catalog, 1, "disk", "plan", dataset="wide"))
-    # Of the features, there is no copy beside the product.
+    # The product is in a file, and the features are not copied.
     assert plan.mapped_bytes == plan.temporary_bytes == 20_000 * 500 * 4
     assert plan.workspace_memory < plan.mapped_bytes / 2
 

@@ -488,7 +488,7 @@ def test_a_plan_has_the_same_bytes_whatever_this_process_has_loaded(small: Catal
     assert project(small, **options) == project(small, **options)
 
 
-#: Runs of which every loop over rows has one turn in a forecast: products, sums of columns, losses of elements, passes.
+#: Runs with loops over rows, of which a forecast takes the first turn: products, sums of columns, losses, passes.
 LOOPS: dict[str, dict[str, Any]] = {
     "half": {"precision": "bf16", "recompute": True, "hidden": (256, 256), "inputs": "disk"},
     "kept-of-features-too": {"precision": "bf16", "model": "sage", "hidden": (256,), "dropout": 0.3},
@@ -508,7 +508,7 @@ def _counting(seen: list[int], usual: Any) -> Any:
 
 @pytest.mark.slow
 def test_a_forecast_of_more_rows_takes_no_longer(tmp_path: Path) -> None:
-    """Otherwise, the forecast of a hundred million rows would take half an hour."""
+    """If the loops ran for all rows, the forecast of a hundred million rows would take half an hour."""
     operations, cluster = dict[str, list[int]](), InProcessCluster()
     for num_rows in (40_000, 160_000):
         catalog, rng = Catalog(tmp_path / str(num_rows)), np.random.default_rng(0)

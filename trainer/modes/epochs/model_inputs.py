@@ -183,8 +183,8 @@ class MappedInputs(FeaturesOnDisk):
     def _kept(self, model: Model, rows: ShardFeatures | None) -> Inputs | None:
         """The inputs that the model keeps, in files; None if it keeps only the features.
 
-        They are made of a range of columns at a time, as wide as the widest hidden layer, which are read from the
-        shard: a copy of all features would take as much of the disk as the product.
+        The product is computed for one range of columns at a time, as wide as the widest hidden layer. The columns are
+        read from the shard, because a copy of all features would take as much disk space as the product.
         """
         place, width, num_rows = model.place, model.options.dims[0], model.operator.layout(0).num_rows
         step, product, has_own = max(_LEAST_COLUMNS, *model.options.dims[1:-1]), None, False

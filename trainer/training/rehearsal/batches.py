@@ -247,7 +247,7 @@ class StatedBatches(Batches[Any], Feed):
 
     @cached_property
     def streamed(self) -> StatedBytes | None:
-        """Bytes of an evaluation from disk beside the memory of a range of rows; None if there is none."""
+        """Bytes of an evaluation from disk, without the memory of a range of rows; None without one."""
         context, rows = self._context, self._context.label_rows
         reads_batches = isinstance(context.given, BatchInputs)
         if not (reads_batches and isinstance(rows, RowShard)) or context.model.takes_edges:
